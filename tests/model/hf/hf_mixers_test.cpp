@@ -129,6 +129,35 @@ TEST(HfMixersTest, DeepSeekV2RenormalizesNothingAndHasGroupsByMethodAlone) {
   EXPECT_TRUE(read(j).experts.rule.by_best);
 }
 
+// In DeepSeek-V3.2 and GLM-5 an index selects the keys of a query: all of them in short sequences.
+TEST(HfMixersTest, ModelsWithAnIndexAreThoseWithoutInShortSequences) {
+  json j = deepseek("deepseek_v32");
+  j.update({{"index_topk", 16}, {"mlp_layer_types", {"dense", "dense", "sparse"}}});
+  DecoderConfig config = read(j);
+  EXPECT_EQ(config.family, "deepseek_v3");
+  EXPECT_EQ(config.experts.dense_layers, 2);
+  EXPECT_EQ(longest_sequence(config), 16);
+  config.seq = 16;
+  EXPECT_TRUE(validate(config).is_ok());
+  config.seq = 17;
+  EXPECT_THAT(std::string(validate(config).message()),
+              HasSubstr("model.seq is 17; the index of the model selects 16 keys"));
+  j = deepseek("glm_moe_dsa");
+  for (const char* const key : {"qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"}) j.erase(key);
+  config = read(j);
+  EXPECT_EQ(config.family, "glm4_moe_lite");
+  EXPECT_EQ(config.latent.selects, 2048) << "transformers' default";
+  EXPECT_EQ(config.latent.plain, 192);
+  EXPECT_EQ(config.latent.value, 256);
+  EXPECT_EQ(config.experts.dense_layers, 3);
+}
+
+TEST(HfMixersTest, KimiK2IsDeepSeekV3ByAnotherName) {
+  json j = deepseek("deepseek_v3"), kimi = j;
+  kimi["model_type"] = "kimi_k2";
+  EXPECT_EQ(read(kimi), read(j));
+}
+
 TEST(HfMixersTest, YarnsFactorOfScoresIsThatOfAllDimensions) {
   json j = deepseek("deepseek_v3");
   j["rope_scaling"] = {{"rope_type", "yarn"},
