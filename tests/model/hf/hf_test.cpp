@@ -1,4 +1,5 @@
 // Hugging Face folders: round trips, and errors that name the damaged part.
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -66,8 +67,8 @@ TEST_P(HfFamilyTest, PartsOfAParameterAreThoseOfTheWhole) {
           std::span(got).subspan(static_cast<std::size_t>(at),
                                  static_cast<std::size_t>(std::min<std::int64_t>(77, n - at)))));
     EXPECT_EQ(std::memcmp(want.data(), got.data(), want.size() * 4), 0) << name;
-    const Status past =
-        folder->read_part(name, n - 1, std::span(got).first(std::min<std::size_t>(2, got.size())));
+    std::array<float, 2> two = {};  // one of which is there
+    const Status past = folder->read_part(name, n - 1, two);
     EXPECT_EQ(past.code(), Code::invalid) << name;
   }
 }
