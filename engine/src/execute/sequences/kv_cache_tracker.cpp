@@ -127,10 +127,11 @@ void KvCacheTracker::write(const BatchView& inputs, std::span<const SequenceToke
 }
 
 std::vector<SequenceToken> KvCacheTracker::fill(const LoweredProgram& program) const {
+  const std::size_t rows = limits_of(program).rows;
   std::vector<SequenceToken> tokens;
   for (std::int32_t slot = 0; slot < static_cast<std::int32_t>(lengths_.size()); ++slot)
-    for (std::int32_t position = 0; position < capacity_; ++position)
-      if (tokens.size() < limits_of(program).rows) tokens.push_back({0, position, slot});
+    for (std::int32_t position = 0; position < capacity_ && tokens.size() < rows; ++position)
+      tokens.push_back({0, position, slot});
   return tokens;
 }
 
