@@ -101,9 +101,10 @@ std::string config_text(const DecoderConfig& config, const HfExport& options) {
     said["eos_token_id"] = ids.eos.front();
   else if (!ids.eos.empty())
     said["eos_token_id"] = ids.eos;
+  const auto text = is_whole ? root.find("text_config") : root.end();  // not every whole model has one
   for (const auto& [key, id] : said.items())
-    if (!is_whole || root.contains(key)) root[key] = id;
-  if (is_whole) root["text_config"].update(said);
+    if (text == root.end() || root.contains(key)) root[key] = id;
+  if (text != root.end()) text->update(said);
   return root.dump(2) + "\n";
 }
 

@@ -16,7 +16,9 @@ constexpr const char* kTied = "tie_word_embeddings";
 nlohmann::json changed_keys(const DecoderConfig& config, DType dtype, const std::string& source) {
   nlohmann::json keys = nlohmann::json::parse(hf_config_json(config, dtype, source));
   nlohmann::json plain = nlohmann::json::parse(source);  // a form of its values is no other text model
-  for (nlohmann::json* const part : {&plain, &plain["text_config"]}) part->erase("quantization_config");
+  plain.erase("quantization_config");
+  if (const auto text = plain.find("text_config"); text != plain.end() && text->is_object())
+    text->erase("quantization_config");
   const auto before = decoder_from_hf_config(plain.dump());
   if (!before.has_value()) return keys;
   const nlohmann::json old = nlohmann::json::parse(hf_config_json(*before, dtype, source));
