@@ -55,12 +55,14 @@ Counts min_device_window(const ChunkLayout& layout, const AccessTrace& trace, co
 /// once.
 std::set<Counts> combinations(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
   std::set<Counts> found;
-  Counts now(p.classes.size(), 0);
+  Counts now(p.classes.size(), 0), last;
   for (const AccessTrace::Access& access : trace.accesses) {
     std::fill(now.begin(), now.end(), 0);
     for (const PayloadKey key : access.on_device)
       if (passes_through(p, key, Tier::device)) ++now[layout.size_class(key.chunk, key.payload)];
+    if (now == last) continue;
     found.insert(now);
+    last = now;
   }
   return found;
 }
@@ -78,9 +80,11 @@ class WindowSharing {
     while (true) {
       std::uint64_t most = 0;
       std::uint32_t from = 0, into = 0;
-      for (std::uint32_t a = 0; a < classes_.size(); ++a)
-        for (std::uint32_t b = a + 1; b < classes_.size() && on_device_[a] == 0; ++b)
-          if (const std::uint64_t saved = saving(a, b); saved > most) most = saved, from = a, into = b;
+      const std::vector<std::uint32_t> pass = passing();
+      for (std::size_t i = 0; i < pass.size(); ++i)
+        for (std::size_t j = i + 1; j < pass.size() && on_device_[pass[i]] == 0; ++j)
+          if (const std::uint64_t saved = saving(pass[i], pass[j]); saved > most)
+            most = saved, from = pass[i], into = pass[j];
       if (most == 0) return windows_;
       for (Counts& counts : used_) counts[into] += std::exchange(counts[from], 0);
       std::replace(windows_.begin(), windows_.end(), from, into);
@@ -88,6 +92,14 @@ class WindowSharing {
   }
 
  private:
+  /// The classes of which something passes through the device: no others save anything.
+  std::vector<std::uint32_t> passing() const {
+    std::vector<std::uint32_t> classes;
+    for (std::uint32_t c = 0; c < classes_.size(); ++c)
+      if (std::any_of(used_.begin(), used_.end(), [&](const Counts& counts) { return counts[c] > 0; }))
+        classes.push_back(c);
+    return classes;
+  }
   /// Bytes that the windows of `a` and `b` take apart, less those of a window of b's slots for both.
   std::uint64_t saving(std::uint32_t a, std::uint32_t b) const {
     std::uint64_t of_a = 0, of_b = 0, of_both = 0;
