@@ -19,8 +19,11 @@ using ::testing::Not;
 struct WholeKind {
   const char *family, *type;
 };
-const WholeKind kWholeKinds[] = {
-    {"ministral3", "mistral3"}, {"qwen3_5_text", "qwen3_5"}, {"qwen3_5_moe_text", "qwen3_5_moe"}};
+const WholeKind kWholeKinds[] = {{"ministral3", "mistral3"},
+                                 {"qwen3_5_text", "qwen3_5"},
+                                 {"qwen3_5_moe_text", "qwen3_5_moe"},
+                                 {"deepseek_v3", "kimi_k25"},
+                                 {"deepseek_v3", "deepseek_v32"}};
 
 class OtherPartsTest : public ::testing::TestWithParam<WholeKind> {
  protected:
@@ -72,17 +75,21 @@ TEST_P(OtherPartsTest, TensorsAreWrittenByteForByteBesideTheTextModelsOwn) {
   EXPECT_TRUE(check_hf_export(posix_io(), out, test::values_named, DType::f32, parts).is_ok());
 }
 
+// The text model's config, which that of a model with an index is itself.
+json& text_in(json& root) { return root.contains("text_config") ? root["text_config"] : root; }
+
 TEST_P(OtherPartsTest, TheConfigIsTheWholeModelsButForTheDtypeAndTheTokens) {
-  source.root["text_config"]["quantization_config"] = {{"quant_method", "fp8"}};
+  text_in(source.root)["quantization_config"] = {{"quant_method", "fp8"}};
   source.root["quantization_config"] = {{"quant_method", "fp8"}};
   source.write();
   ASSERT_TRUE(exported(record(), {.dtype = DType::f16, .token_ids = {.eos = {3, 4}}}).is_ok());
   json want = source.root;
-  want["dtype"] = want["text_config"]["torch_dtype"] = "float16";
-  want["text_config"]["eos_token_id"] = {3, 4};
+  json& text = text_in(want);
+  want["dtype"] = text["torch_dtype"] = "float16";
+  text["eos_token_id"] = {3, 4};
   want.erase("quantization_config");
-  want["text_config"].erase("quantization_config");
-  if (want["text_config"].contains("dtype")) want["text_config"]["dtype"] = "float16";
+  text.erase("quantization_config");
+  if (text.contains("dtype")) text["dtype"] = "float16";
   EXPECT_EQ(json::parse(read("config.json")), want);
 }
 

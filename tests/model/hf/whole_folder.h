@@ -27,6 +27,11 @@ class WholeFolder {
             {"dtype", "bfloat16"},
             {"text_config", own},
             {"vision_config", {{"model_type", "pixtral"}, {"dtype", "bfloat16"}}}};
+    if (type == "deepseek_v32") {
+      root = own;
+      root.update(
+          {{"model_type", type}, {"index_topk", 64}, {"image_token_index", 10}, {"dtype", "bfloat16"}});
+    }
     const detail::WholeModel* const whole = detail::whole_model_of(root);
     for (const HfTensor& tensor : hf_tensors(config)) {
       std::vector<float> values(static_cast<std::size_t>(tensor.n_elems())), param(size_of_param(tensor));
@@ -39,7 +44,10 @@ class WholeFolder {
       others[str(beginning, "patches.weight")] = {"BF16", {3, 2}, noise(12, beginning.size())};
       others[str(beginning, "positions")] = {"I64", {2}, noise(16, beginning.size() + 1)};
     }
-    others[str(whole->others[0], "wide.weight")] = {"F32", {300, 1000}, noise(1'200'000, 7)};
+    const std::string in_layer =
+        whole->inside_layers.empty() ? "" : str("model.layers.0", whole->inside_layers);
+    if (!in_layer.empty()) others[str(in_layer, "positions")] = {"I64", {2}, noise(16, 1)};
+    others[str(in_layer, whole->others[0], "wide.weight")] = {"F32", {300, 1000}, noise(1'200'000, 7)};
     files = {{"preprocessor_config.json", "{\"size\": 14}"},
              {"chat_template.json", "{}"},
              {"tokenizer_config.json", "{\"of\": \"the source\"}"},

@@ -15,7 +15,7 @@ constexpr const char* kTied = "tie_word_embeddings";
 // The keys of the text model's own config.json that are other than those of `source`'s text model.
 nlohmann::json changed_keys(const DecoderConfig& config, DType dtype, const std::string& source) {
   nlohmann::json keys = nlohmann::json::parse(hf_config_json(config, dtype, source));
-  nlohmann::json plain = nlohmann::json::parse(source);  // a form of its values is no other text model
+  nlohmann::json plain = parse_config_json(source).value();  // a form of its values is no other text model
   plain.erase("quantization_config");
   if (const auto text = plain.find("text_config"); text != plain.end() && text->is_object())
     text->erase("quantization_config");
