@@ -46,7 +46,7 @@ class WholeFolder {
     }
     const std::string in_layer =
         whole->inside_layers.empty() ? "" : str("model.layers.0", whole->inside_layers);
-    if (!in_layer.empty()) others[str(in_layer, "positions")] = {"I64", {2}, noise(16, 1)};
+    if (!in_layer.empty()) others[str(in_layer, "patches.weight")] = {"BF16", {3, 2}, noise(12, 1)};
     others[str(in_layer, whole->others[0], "wide.weight")] = {"F32", {300, 1000}, noise(1'200'000, 7)};
     files = {{"preprocessor_config.json", "{\"size\": 14}"},
              {"chat_template.json", "{}"},
