@@ -32,7 +32,7 @@ inline DecoderConfig make_decoder_config(std::int64_t layers, std::int64_t hidde
 inline DecoderConfig make_realistic_config(std::string_view family) {
   DecoderConfig config = decoder_for_family(family).value();
   const bool grouped = config.norm == DecoderConfig::Norm::rms;
-  config.layers = 12;
+  config.layers = config.one_part ? 24 : 12;  // a half of these mixes, the other has an MLP
   config.hidden = 768;
   config.heads = 12;
   config.kv_heads = family_limits(family).grouped_queries ? 4 : 12;

@@ -157,8 +157,10 @@ def _rounded(array, kind):
 def _compare_export(folder, truth, before, batch, row):
     family, exported = load(folder)
     expected = truth.family.text_family or truth.family
-    if vars_of(family) != vars_of(expected):
-        raise ValueError(f"the exported config says {vars_of(family)}, not {vars_of(expected)}")
+    found, wanted = vars_of(family), vars_of(expected)
+    if found != wanted:
+        others = {key: (found.get(key), wanted.get(key)) for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key)}
+        raise ValueError(f"the exported config says other things than the first (found, wanted): {others}")
     # As arrays, since tensors of experts may be parts of stacks.
     of_file = {name: np.full(array.shape, kind) for name, (array, kind) in tensors.read_folder(folder, with_types=True)[1].items()}
     kinds = {name: kind.flat[0] for name, kind in canonical(family, of_file).items()}

@@ -316,7 +316,10 @@ class Indexed:
     """DeepSeek-AI 2025: an index of each layer selects keys for a query: all of them in the rows of the cases, so that it has no effect."""
 
     def index_shapes(self, config, text_type, text_class):
-        self.text_family = text_class(config | {"model_type": text_type})
+        kinds = config.get("mlp_layer_types")
+        dense = {"first_k_dense_replace": kinds.index("sparse")} if kinds else {}
+        usual = {"routed_scaling_factor": 2.5}
+        self.text_family = text_class(usual | config | dense | {"model_type": text_type})
         self.index_dim, self.index_heads = config["index_head_dim"], config["index_n_heads"]
         self.with_index = [n for n, kind in enumerate(config.get("indexer_types") or ["full"] * self.layers) if kind == "full"]
 

@@ -1,6 +1,7 @@
 #include "adapter/matrices.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <strata/runtime/str.h>
 
@@ -14,9 +15,51 @@ bool is_linear_router(const HfTensor& tensor) {
   return tensor.param.ends_with(".router.weight") && tensor.name.ends_with(".router.proj.weight");
 }
 
+/// The module of a mixture in a layer, which transformers calls mlp also where files have another name.
+std::string_view module_of_mixture(const HfTensor& router) {
+  if (is_linear_router(router)) return ".";
+  for (const auto& [end, module] : {std::pair(".feed_forward.gate.weight", ".feed_forward."),
+                                    std::pair(".block_sparse_moe.router.layer.weight", ".block_sparse_moe."),
+                                    std::pair(".mixer.gate.weight", ".mixer.")})
+    if (router.name.ends_with(end)) return module;
+  return ".mlp.";
+}
+
+/// The weight of a router in that module.
+std::string_view router_in_mixture(const HfTensor& router) {
+  return router.name.ends_with(".router.layer.weight") ? "router.weight" : last_parts(router.name, 2);
+}
+
+/// The extents of the matrices of experts into and out of their inner rows.
+struct ExpertExtents {
+  std::int64_t width = 0, in = 0, inner = 0;
+};
+ExpertExtents extents_of(const std::vector<HfTensor>& tensors, const std::string& param, std::int64_t experts,
+                         HfTensor::Layout& rows) {
+  using Layout = HfTensor::Layout;
+  ExpertExtents extents;
+  std::int64_t in = 0, out = 0;  // elements of all experts
+  for (const HfTensor& tensor : tensors) {
+    if (tensor.param == param + ".experts_out.weight") out += tensor.n_elems();
+    if (tensor.param != param + ".experts_in.weight") continue;
+    in += tensor.n_elems();
+    if (tensor.layout == Layout::stack_in_turn) rows = Layout::stack_in_turn;
+    extents.width =
+        static_cast<std::int64_t>(rows == Layout::stack_in_turn ? tensor.shape[1] : tensor.shape.back());
+  }
+  extents.in = in / experts / extents.width;
+  extents.inner = out / experts / extents.width;
+  return extents;
+}
+
 }  // namespace
 
-std::string module_of(const HfTensor& tensor) { return tensor.name.substr(0, tensor.name.rfind('.')); }
+// Nemotron-H's files have another beginning of names than its modules in transformers.
+std::string module_of(const HfTensor& tensor) {
+  constexpr std::string_view kInFiles = "backbone.";
+  const std::string name = tensor.name.substr(0, tensor.name.rfind('.'));
+  return name.starts_with(kInFiles) ? str("model.", std::string_view(name).substr(kInFiles.size())) : name;
+}
 
 std::string_view last_parts(std::string_view name, int n) {
   std::size_t dot = name.size();
@@ -62,24 +105,18 @@ std::vector<Matrix> matrices_of_mixtures(const std::vector<HfTensor>& tensors) {
   for (const HfTensor& router : tensors) {
     if (!router.param.ends_with(".router.weight")) continue;
     const std::string param = router.param.substr(0, router.param.rfind(".router")),
-                      module = str("model.", param, is_linear_router(router) ? "." : ".mlp.");
+                      module = str("model.", param, module_of_mixture(router));
     const auto experts = static_cast<std::int64_t>(router.shape[0]),
                hidden = static_cast<std::int64_t>(router.shape[1]);
-    std::int64_t elems = 0;  // all matrices into the experts have them
     Layout rows = Layout::rows;
-    for (const HfTensor& tensor : tensors)
-      if (tensor.param == param + ".experts_in.weight") {
-        elems += tensor.n_elems();
-        if (tensor.layout == Layout::stack_in_turn) rows = Layout::stack_in_turn;
-      }
-    const std::int64_t both = elems / experts / hidden;  // gates and ups
+    const ExpertExtents of = extents_of(tensors, param, experts, rows);
     if (!is_linear_router(router))
-      matrices.push_back({str(module, last_parts(router.name, 2)), router.param, Layout::rows, 0, experts,
+      matrices.push_back({str(module, router_in_mixture(router)), router.param, Layout::rows, 0, experts,
                           hidden, LoraPlace::gate});
-    matrices.push_back({module + "experts.gate_up_proj", param + ".experts_in.weight", rows, 0, both, hidden,
-                        LoraPlace::experts});
-    matrices.push_back({module + "experts.down_proj", param + ".experts_out.weight", Layout::rows, 0, hidden,
-                        both / 2, LoraPlace::experts});
+    matrices.push_back({module + (of.in == of.inner ? "experts.up_proj" : "experts.gate_up_proj"),
+                        param + ".experts_in.weight", rows, 0, of.in, of.width, LoraPlace::experts});
+    matrices.push_back({module + "experts.down_proj", param + ".experts_out.weight", Layout::rows, 0,
+                        of.width, of.inner, LoraPlace::experts});
   }
   return matrices;
 }

@@ -16,10 +16,16 @@ namespace {
 bool is_experts_in(std::string_view param) { return param.ends_with(".experts_in.weight"); }
 bool is_experts_out(std::string_view param) { return param.ends_with(".experts_out.weight"); }
 
+/// What an expert reads of a token, and writes.
+std::int64_t width_of_experts(const DecoderConfig& config) {
+  return config.experts.latent > 0 ? config.experts.latent : config.hidden;
+}
+
 /// Gate and up of an expert are two parts of its matrix, however a file has them.
 WeightParts parts_of_experts(const std::string& param, const DecoderConfig& config) {
   const std::int64_t ffn = config.experts.ffn;
-  return is_experts_in(param) ? WeightParts{param, {ffn, ffn}} : WeightParts{param, {config.hidden}};
+  if (!is_experts_in(param)) return {param, {width_of_experts(config)}};
+  return is_gated(config.mlp) ? WeightParts{param, {ffn, ffn}} : WeightParts{param, {ffn}};
 }
 
 }  // namespace
@@ -58,7 +64,9 @@ std::map<std::string, kernels::QuantizedMatrix, std::less<>> quantized_matrices(
   std::map<std::string, kernels::QuantizedMatrix, std::less<>> matrices;
   for (const WeightParts& parts : weight_parts(config)) {
     const bool in = is_experts_in(parts.weight), out = is_experts_out(parts.weight);
-    const std::int64_t inner = in ? full.hidden : out ? full.experts.ffn : columns.at(parts.weight);
+    const std::int64_t inner = in    ? width_of_experts(full)
+                               : out ? full.experts.ffn
+                                     : columns.at(parts.weight);
     kernels::QuantizedMatrix& matrix = matrices[parts.weight] = {format, inner, parts.rows};
     if (!in && !out) continue;
     matrix.count = full.experts.n;

@@ -82,7 +82,7 @@ class GraniteHybrid(Mamba, Mixture, Granite):
         self.width, self.of_experts = config.get("shared_intermediate_size", 1024), config["intermediate_size"]
         super().__init__({k: v for k, v in config.items() if k not in ("mlp_bias", "layer_types")} | {"intermediate_size": self.width})
         types = config.get("layer_types") or ["linear_attention"] * self.layers
-        self.types = ["linear_attention" if kind == "mamba" else kind for kind in types]
+        self.types = [{"mamba": "linear_attention", "attention": "full_attention"}.get(kind, kind) for kind in types]
         self.turns = config.get("position_embedding_type") == "rope"
         self.read_mamba(config)
 

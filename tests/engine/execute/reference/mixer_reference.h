@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -42,6 +43,17 @@ class MixerReference {
         out(0) = in(0);
         for (std::size_t i = 0; i < out(0).size(); ++i) out(0)[i] /= 1 + std::exp(-in(1)[i]);
         return true;
+      case Op::silu_gate:
+        out(0) = in(0);
+        for (std::size_t i = 0; i < out(0).size(); ++i) out(0)[i] *= silu(in(1)[i]);
+        return true;
+      case Op::relu2:
+        out(0) = in(0);
+        for (double& x : out(0)) x = x > 0 ? x * x : 0.0;
+        return true;
+      case Op::scale_parts:
+        scale_parts();
+        return true;
       case Op::latent_qkv:
         latent_qkv();
         return true;
@@ -56,6 +68,12 @@ class MixerReference {
         return true;
       case Op::delta_rule:
         delta_rule();
+        return true;
+      case Op::scan_gates:
+        scan_gates();
+        return true;
+      case Op::state_scan:
+        state_scan();
         return true;
       case Op::gated_rmsnorm:
         gated_rmsnorm();
@@ -171,16 +189,65 @@ class MixerReference {
     const Vec none(static_cast<std::size_t>(rows() * heads.out_width()));
     out(0) = reference::DeltaRule(heads, in(0), in(1), in(2), none, begins).results.out;
   }
+  void scan_gates() const {
+    const kernels::StepLimits& limits = instr_.attrs.as<ScanGatesAttrs>().limits;
+    const std::size_t heads = in(1).size();
+    Vec step, g;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(rows()) * heads; ++i) {
+      const double plain = std::log1p(std::exp(in(0)[i] + in(2)[i % heads]));
+      step.push_back(std::clamp(plain, static_cast<double>(limits.low), static_cast<double>(limits.high)));
+      g.push_back(-std::exp(in(1)[i % heads]) * step.back());
+    }
+    out(0) = step;
+    out(1) = g;
+  }
+  void state_scan() const {
+    const kernels::ScanHeads& h = instr_.attrs.as<StateScanAttrs>().heads;
+    const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+    Vec y(at(rows() * h.out_width())), states(at(std::int64_t{h.heads} * h.state_dim * h.head_dim));
+    for (std::int64_t row = 0; row < rows(); ++row) {
+      if (row == first_row(row, h.seq)) states.assign(states.size(), 0.0);
+      const std::int64_t xbc = row * h.xbc_width(), b = xbc + h.out_width();
+      for (std::int64_t head = 0; head < h.heads; ++head) {
+        const std::int64_t of_head = row * h.heads + head, of_group = head / h.group() * h.state_dim;
+        for (std::int64_t p = 0; p < h.head_dim; ++p) {
+          const double x = in(0)[at(xbc + head * h.head_dim + p)];
+          double sum = in(3)[at(head)] * x;
+          for (std::int64_t n = 0; n < h.state_dim; ++n) {
+            double& state = states[at((head * h.state_dim + n) * h.head_dim + p)];
+            state =
+                std::exp(in(2)[at(of_head)]) * state + in(0)[at(b + of_group + n)] * in(1)[at(of_head)] * x;
+            sum += state * in(0)[at(b + std::int64_t{h.groups} * h.state_dim + of_group + n)];
+          }
+          y[at(row * h.out_width() + head * h.head_dim + p)] = sum;
+        }
+      }
+    }
+    out(0) = y;
+  }
+  void scale_parts() const {
+    const kernels::ColumnScales& scales = instr_.attrs.as<ScalePartsAttrs>().scales;
+    out(0) = in(0);
+    std::size_t at = 0;
+    while (at < out(0).size())
+      for (std::size_t part = 0; part < static_cast<std::size_t>(scales.parts); ++part)
+        for (std::int32_t i = 0; i < scales.widths[part]; ++i)
+          out(0)[at++] *= static_cast<double>(scales.factors[part]);
+  }
   void gated_rmsnorm() const {
-    const std::size_t n = in(2).size();
-    const auto eps = static_cast<double>(instr_.attrs.as<GatedRmsnormAttrs>().eps);
+    const auto& attrs = instr_.attrs.as<GatedRmsnormAttrs>();
+    const auto n = attrs.head_dim > 0 ? static_cast<std::size_t>(attrs.head_dim) : in(2).size();
     Vec y;
     for (std::size_t at = 0; at < in(0).size(); at += n) {
+      Vec x(in(0).begin() + static_cast<std::ptrdiff_t>(at),
+            in(0).begin() + static_cast<std::ptrdiff_t>(at + n));
+      for (std::size_t i = 0; attrs.gate_first && i < n; ++i) x[i] *= silu(in(1)[at + i]);
       double squares = 0;
-      for (std::size_t i = 0; i < n; ++i) squares += in(0)[at + i] * in(0)[at + i];
+      for (const double value : x) squares += value * value;
+      const double rms = std::sqrt(squares / static_cast<double>(n) + static_cast<double>(attrs.eps));
       for (std::size_t i = 0; i < n; ++i)
-        y.push_back(in(0)[at + i] / std::sqrt(squares / static_cast<double>(n) + eps) * in(2)[i] *
-                    silu(in(1)[at + i]));
+        y.push_back(x[i] / rms * in(2)[(at + i) % in(2).size()] *
+                    (attrs.gate_first ? 1.0 : silu(in(1)[at + i])));
     }
     out(0) = y;
   }
