@@ -109,8 +109,11 @@ class Chooser {
       return is_named && (has_layer || target.text() == matrix.module);
     });
   }
-  /// A gate is one for PEFT; it cannot have DoRA or PiSSA here, which leave it out.
+  /// A gate is one for PEFT; it cannot have DoRA or PiSSA here, which leave it out. The projection behind
+  /// Mamba-2 is none: kernels that transformers may use read its weight and pass its adapter by, and PEFT
+  /// refuses it for two of the families.
   bool is_linear(const Matrix& matrix) const {
+    if (matrix.param.ends_with(".mamba_out.weight")) return false;
     return matrix.place == LoraPlace::linear ||
            (matrix.place == LoraPlace::gate && !settings_.dora && !settings_.pissa);
   }

@@ -103,6 +103,23 @@ TEST(LoraTargetNamesTest, LayersLimitWhatIsNotNamedInFull) {
               HasSubstr("layers has 2; the model has layers 0 to 1"));
 }
 
+// Names are those of transformers' modules, which files of Nemotron-H have with another beginning.
+TEST(LoraTargetNamesTest, TheProjectionBehindMambaHasAnAdapterIfItIsNamed) {
+  const DecoderConfig config = test::small_decoder("nemotron_h");
+  const auto names = [&](const LoraSettings& settings) {
+    std::vector<std::string> modules;
+    for (const LoraTarget& target : must(lora_targets(config, settings))) modules.push_back(target.module);
+    return modules;
+  };
+  const std::vector<std::string> all = names({.targets = {LoraSettings::kAllLinear}});
+  EXPECT_THAT(all, testing::Contains("model.layers.0.mixer.in_proj"));
+  EXPECT_THAT(all, testing::Contains("model.layers.1.mixer.shared_experts.up_proj"));
+  EXPECT_THAT(all, testing::Not(testing::Contains(HasSubstr("out_proj"))));
+  EXPECT_THAT(names({.targets = {"out_proj"}}), testing::Contains("model.layers.0.mixer.out_proj"));
+  EXPECT_THAT(names({.targets = {}, .parameters = {"experts.up_proj"}}),
+              ElementsAre("model.layers.1.mixer.experts.up_proj", "model.layers.3.mixer.experts.up_proj"));
+}
+
 TEST(LoraTargetNamesTest, TheFirstPatternThatMatchesGivesTheRank) {
   LoraSettings settings{.rank = 2, .targets = {"q_proj", "k_proj"}};
   settings.rank_pattern = {{R"(layers\.1\..*_proj)", 3}, {"q_proj", 4}};
