@@ -93,9 +93,7 @@ void check_experts(const DecoderConfig& c, DecoderProblems& problems) {
   const FamilyLimits limits = family_limits(c.family);
   problems.need(limits.scores || !c.scores,
                 str("transformers has no reward model of ", limits.title, ", as which one could be written"));
-  const bool may_be_dense = limits.some_experts || limits.may_be_dense;
-  problems.need(limits.experts == (e.n > 0) || (limits.some_experts && e.n > 0) ||
-                    (may_be_dense && e.n == 0) || limits.title.empty(),
+  problems.need(limits.some_experts || limits.experts == (e.n > 0) || limits.title.empty(),
                 str("model.experts is ", e.n, ", but the MLPs of ", limits.title,
                     limits.experts ? " are mixtures of experts" : " are no mixtures of experts"));
   if (e.n == 0) {

@@ -16,7 +16,7 @@ constexpr std::string_view kLayers = "model.layers.";
 
 constexpr WholeModel kWholeModels[] = {
     {"mistral3", "mistral", "", "language_model.", {"vision_tower.", "multi_modal_projector."}},
-    // What predicts further tokens is left out, too.
+    // What predicts further tokens is another part, too.
     {"qwen3_5", "qwen3_5_text", "model.", "model.language_model.", {"model.visual.", "mtp."}},
     {"qwen3_5_moe", "qwen3_5_moe_text", "model.", "model.language_model.", {"model.visual.", "mtp."}},
     {.type = "kimi_k25",

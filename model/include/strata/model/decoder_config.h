@@ -235,10 +235,9 @@ struct FamilyLimits {
   bool grouped_queries = true;  ///< several query heads may share one of keys and values
   bool head_dim = true;         ///< the width of a head may differ from hidden / heads
   std::int64_t ffn_factor = 0;  ///< `ffn` is that many times `hidden`; 0: it is any
-  bool some_experts = false;    ///< some of its models have mixtures of experts
-  bool experts = false;         ///< its MLPs are mixtures of experts ...
+  bool some_experts = false;    ///< some of its models have mixtures of experts, others have not
+  bool experts = false;         ///< its MLPs are mixtures of experts, or those of a new model are ...
   bool expert_ffn = true;       ///< ... whose inner width may differ from `ffn`
-  bool may_be_dense = false;    ///< ... or all of them are dense
   bool any_shared_ffn = false;  ///< the MLP beside the experts need not be a multiple of theirs
   bool scores = true;           ///< it may be a reward model
   bool delta = false;           ///< some of its layers may be gated delta nets ...

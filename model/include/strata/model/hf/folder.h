@@ -33,8 +33,8 @@ class GgufModel;
 /// quantized by bitsandbytes (NF4 and 8 bits), or in tiles of FP8; read as f32 they are dequantized.
 /// Immutable; read() from one thread at a time.
 ///
-/// A folder of a model that also reads images (Mistral 3, Qwen3.5) stands for its text model; tensors of
-/// other parts are left alone (other_parts.h).
+/// A folder of a whole model (one that also reads images, or has an index) stands for its text model; tensors
+/// of other parts are left alone (other_parts.h).
 ///
 /// A head that config.json ties to the token embedding is read as transformers reads it: the files may have
 /// the embedding, the head alone, which is then both, or both; if these differ, the head is not tied.
