@@ -15,7 +15,8 @@ if(STRATA_ISAS STREQUAL "scalar")
   set(STRATA_ISA_FLAGS_scalar "")
 endif()
 set(STRATA_ISA_FLAGS_sse42 -msse4.2 -O2)
-set(STRATA_ISA_FLAGS_avx2 -mavx2 -mf16c)
+# The compiler makes no fused multiply-adds of its own accord (-ffp-contract=off).
+set(STRATA_ISA_FLAGS_avx2 -mavx2 -mf16c -mfma)
 set(STRATA_ISA_FLAGS_avx512 -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl)
 set(STRATA_ISA_FLAGS_neon "")  # every AArch64 CPU has NEON
 

@@ -1,5 +1,6 @@
 #include "row_table.h"
 
+#include "few_rows_table.h"
 #include "simd_table.h"
 
 namespace strata::kernels::detail {
@@ -15,6 +16,18 @@ const SimdTable<bf16>& simd_table<bf16>() noexcept {
 template <>
 const SimdTable<f16>& simd_table<f16>() noexcept {
   return STRATA_ACTIVE_TABLE(simd_f16);
+}
+template <>
+const FewRowsTable<float>& few_rows_table<float>() noexcept {
+  return STRATA_ACTIVE_TABLE(few_rows_f32);
+}
+template <>
+const FewRowsTable<bf16>& few_rows_table<bf16>() noexcept {
+  return STRATA_ACTIVE_TABLE(few_rows_bf16);
+}
+template <>
+const FewRowsTable<f16>& few_rows_table<f16>() noexcept {
+  return STRATA_ACTIVE_TABLE(few_rows_f16);
 }
 
 }  // namespace strata::kernels::detail

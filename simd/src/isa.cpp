@@ -61,7 +61,7 @@ bool is_supported(CpuIsa isa) noexcept {
     case CpuIsa::sse42:
       return __builtin_cpu_supports("sse4.2") != 0;
     case CpuIsa::avx2:
-      return __builtin_cpu_supports("avx2") != 0 && has_f16c();
+      return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && has_f16c();
     case CpuIsa::avx512:
       return is_supported(CpuIsa::avx2) && __builtin_cpu_supports("avx512f") != 0 &&
              __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&

@@ -4,6 +4,9 @@
 
 #include <gmock/gmock.h>
 
+#include <strata/kernels/attention.h>
+
+#include "gemm/gemm.h"
 #include "support/op_test.h"
 #include "support/isas.h"
 
@@ -69,7 +72,7 @@ class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
         out = Tensor::unwritten({n, static_cast<std::int64_t>(shape.h())}, dtype);
     Tensor sinks({static_cast<std::int64_t>(shape.sinks.size())}, {shape.sinks.begin(), shape.sinks.end()},
                  dtype);
-    test::Workspace workspace(cached_attention_workspace_bytes(n, kCapacity, heads));
+    test::Workspace workspace(cached_attention_workspace_bytes(n, kCapacity, cache.dim(3), heads));
     cached_attention_host(
         {in.view(), test::view(positions), test::view(slots), keys.view(), values.view(), out.view(), heads,
          workspace.view(), shape.sinks.empty() ? TensorView{} : sinks.view()},
@@ -173,11 +176,79 @@ INSTANTIATE_TEST_SUITE_P(
                                      .sinks = {-2, 0.5, 3, 20}},
                       AttentionShape{.batch = 1, .seq = 1, .heads = 2, .head_dim = 8, .sinks = {1, -0.25}}));
 
+// Packed documents in one call of attention_forward have the bits of their tokens one by one over a cache,
+// also where heads and documents have more than one chain.
+struct LongCase {
+  std::int64_t heads, kv_heads, d, window;
+  float softcap;
+  bool alibi, has_sinks;
+  DType dtype;
+};
+void PrintTo(const LongCase& c, std::ostream* out) {
+  *out << c.heads << " heads over " << c.kv_heads << " of " << c.d << ", window " << c.window << ", cap "
+       << c.softcap << (c.alibi ? ", alibi" : "") << (c.has_sinks ? ", sinks, " : ", ") << to_string(c.dtype);
+}
+class PackedAndCachedTest : public ::testing::TestWithParam<LongCase> {};
+
+TEST_P(PackedAndCachedTest, AttentionHasTheSameBits) {
+  if (!detail::sums_by_chains()) GTEST_SKIP() << "sums depend on the shape on this CPU";
+  const LongCase c = GetParam();
+  const std::vector<std::int64_t> lengths = {3, 300, 65, 1, 531};
+  const std::int64_t tokens = 900, width = (c.heads + 2 * c.kv_heads) * c.d, h = c.heads * c.d;
+  std::vector<std::int32_t> starts, positions, slots;
+  for (std::size_t s = 0; s < lengths.size(); ++s) {
+    const auto start = static_cast<std::int32_t>(starts.size());
+    for (std::int32_t i = 0; i < lengths[s]; ++i) {
+      starts.push_back(start);
+      positions.push_back(i);
+      slots.push_back(static_cast<std::int32_t>(s));
+    }
+  }
+  Tensor qkv({tokens, width}, test::Values(7).floats(tokens * width, 2.0), c.dtype);
+  Tensor sinks({c.heads}, test::Values(8).floats(c.heads, 2.0), c.dtype);
+  const TensorView sinks_view = c.has_sinks ? sinks.view() : TensorView{};
+  Tensor packed = Tensor::unwritten({tokens, h}, c.dtype), lse = Tensor::unwritten({tokens * c.heads});
+  const AttentionHeads heads{.heads = c.heads,
+                             .kv_heads = c.kv_heads,
+                             .seq = tokens,
+                             .alibi = c.alibi,
+                             .window = c.window,
+                             .softcap = c.softcap};
+  test::Workspace workspace(attention_forward_workspace_bytes(tokens, heads, c.dtype, c.d));
+  attention_forward_host({.qkv = qkv.view(),
+                          .out = packed.view(),
+                          .lse = lse.view(),
+                          .doc_start = test::view(starts),
+                          .shape = heads,
+                          .workspace = workspace.view(),
+                          .sinks = sinks_view},
+                         *test::pool());
+  const Shape cache{std::ssize(lengths), c.kv_heads, 540, c.d};
+  Tensor keys = Tensor::unwritten(cache, c.dtype), values = Tensor::unwritten(cache, c.dtype),
+         one_by_one = Tensor::unwritten({tokens, h}, c.dtype);
+  const CachedAttentionShape shape{
+      .heads = c.heads, .kv_heads = c.kv_heads, .alibi = c.alibi, .window = c.window, .softcap = c.softcap};
+  test::Workspace of_cache(cached_attention_workspace_bytes(tokens, 540, c.d, shape));
+  cached_attention_host({qkv.view(), test::view(positions), test::view(slots), keys.view(), values.view(),
+                         one_by_one.view(), shape, of_cache.view(), sinks_view},
+                        *test::pool(3));
+  EXPECT_EQ(test::differing_bits(one_by_one.values(), packed.values()), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, PackedAndCachedTest,
+                         ::testing::Values(LongCase{1, 1, 16, 0, 0, false, false, DType::f32},
+                                           LongCase{4, 2, 64, 0, 0, false, false, DType::f32},
+                                           LongCase{4, 1, 64, 0, 0, false, true, DType::bf16},
+                                           LongCase{2, 2, 80, 0, 0, true, false, DType::f32},
+                                           LongCase{2, 1, 300, 0, 0, false, false, DType::f16},
+                                           LongCase{3, 1, 40, 100, 0, false, true, DType::f32},
+                                           LongCase{20, 2, 24, 257, 30, false, false, DType::f32}));
+
 struct OneHead {
   std::vector<std::int32_t> positions{0, 1}, slots{0, 0};
   Tensor qkv{{2, 12}, test::Values(1).floats(24)}, out = Tensor::unwritten({2, 4});
   Tensor keys{{1, 1, 3, 4}, std::vector<float>(12)}, values{{1, 1, 3, 4}, std::vector<float>(12)};
-  test::Workspace workspace{cached_attention_workspace_bytes(2, 3, {})};
+  test::Workspace workspace{cached_attention_workspace_bytes(2, 3, 4, {})};
   CachedAttentionArgs args() {
     return {qkv.view(), test::view(positions), test::view(slots), keys.view(), values.view(), out.view(),
             {},         workspace.view()};

@@ -1,15 +1,11 @@
 #include <strata/kernels/linear.h>
 
-#include <array>
 #include <cstdio>
-#include <cstdlib>
-#include <string_view>
 
 #include <unistd.h>
 
 #include <gmock/gmock.h>
 
-#include <strata/simd/isa.h>
 #include <strata/kernels/cublaslt_algorithms.h>
 
 #include "support/op_test.h"
@@ -93,34 +89,6 @@ TEST(LinearTest, AnEmptyInnerExtentGivesTheBias) {
   Tensor x({2, 0}, {}), w({3, 0}, {}), b({3}, {1.0f, 2.0f, 3.0f}), y = Tensor::unwritten({2, 3});
   linear_forward_host({x.view(), w.view(), b.view(), y.view()}, *test::pool());
   EXPECT_EQ(y.values(), (std::vector<float>{1.0f, 2.0f, 3.0f, 1.0f, 2.0f, 3.0f}));
-}
-
-// See note [rows on AVX2] in gemm_dnnl_avx2.cpp. Under ctest it also runs with oneDNN limited to AVX2, on any
-// CPU.
-TEST(LinearTest, ARowHasTheSameBitsAmongAnyNumberOfOthersOnAvx2) {
-  const char* limit = std::getenv("ONEDNN_MAX_CPU_ISA");
-  if (simd::active_isa() != simd::CpuIsa::avx2 && (limit == nullptr || std::string_view(limit) != "AVX2"))
-    GTEST_SKIP() << "the kernels for other CPUs are other ones";
-  constexpr std::int64_t kRows = 300;
-  for (const auto& [columns, depth, step] : {std::array{70, 33, 1}, {33, 1100, 7}, {1100, 33, 7}}) {
-    const LinearProblem p({kRows, columns, depth});
-    const auto run = [&p](std::int64_t rows) {
-      Tensor x({rows, p.k}, std::vector<float>(p.x.begin(), p.x.begin() + rows * p.k)), w({p.n, p.k}, p.w);
-      Tensor dy({rows, p.n}, std::vector<float>(p.dy.begin(), p.dy.begin() + rows * p.n));
-      Tensor y = Tensor::unwritten({rows, p.n});
-      Tensor dx({rows, p.k}, std::vector<float>(static_cast<std::size_t>(rows * p.k), 0.5f));
-      linear_forward_host({x.view(), w.view(), {}, y.view()}, *test::pool());
-      linear_backward_input_host({dy.view(), w.view(), dx.view(), true}, *test::pool());
-      return std::pair{y.values(), dx.values()};
-    };
-    const auto [all_y, all_dx] = run(kRows);
-    for (std::int64_t rows = 1; rows < kRows; rows += step) {
-      const auto [y, dx] = run(rows);
-      ASSERT_TRUE(std::equal(y.begin(), y.end(), all_y.begin())) << "y of " << rows << " rows of " << depth;
-      ASSERT_TRUE(std::equal(dx.begin(), dx.end(), all_dx.begin()))
-          << "dx of " << rows << " rows of " << columns;
-    }
-  }
 }
 
 TEST(LinearTest, MisalignedOperandsGiveTheSameBits) {

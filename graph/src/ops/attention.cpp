@@ -235,9 +235,10 @@ Specs infer_cached_attention(In in, const Attrs& attrs) {
             a.kv_heads, ", capacity, d] and sinks [", a.heads, "] or none, of the dtype of qkv"),
         in);
   const std::int64_t rows = in[0]->shape.dim(0);
-  return std::vector<OutputSpec>{{"out", {rows, head_dim(*in[0], a) * a.heads}, in[0]->dtype},
-                                 workspace(kernels::cached_attention_workspace_bytes(
-                                     rows, in[3]->shape.dim(2), cached_attention_shape(a)))};
+  return std::vector<OutputSpec>{
+      {"out", {rows, head_dim(*in[0], a) * a.heads}, in[0]->dtype},
+      workspace(kernels::cached_attention_workspace_bytes(rows, in[3]->shape.dim(2), in[3]->shape.dim(3),
+                                                          cached_attention_shape(a)))};
 }
 // Two matmuls with as many keys as a token sees on average: half the capacity.
 double flops_cached_attention(In in, In out, const Attrs& attrs) {

@@ -12,6 +12,7 @@
 #include "attention/merge_heads.h"
 #include "attention/query_blocks.h"
 #include "dtype_dispatch.h"
+#include "few_rows_table.h"
 #include "gemm/gemm.h"
 #include "row_table.h"
 
@@ -89,18 +90,24 @@ Gemm scores_gemm(const QueryBlock& block, std::int64_t d, const HeadRows& x, con
           .ldc = block.keys()};
 }
 
-/// to[rows of the block, d] = scores[rows, keys] x[keys, d].
-Gemm query_rows_gemm(const QueryBlock& block, std::int64_t d, const float* scores, const HeadRows& x,
-                     const HeadRows& to) {
-  return {.m = block.rows,
-          .n = d,
-          .k = block.keys(),
-          .a = scores,
-          .lda = block.keys(),
-          .b = x.row(block.low),
-          .ldb = x.ld,
-          .c = to.row(block.first),
-          .ldc = to.ld};
+/// to[rows of the block, d] = scores[rows, keys] x[keys, d]. Its chains (gemm_chains.h) begin with every
+/// kChain-th key of the document, so that a row's bits do not depend on the keys that only others of its
+/// block see, which have scores of zero.
+void multiply_keys(const QueryBlock& block, std::int64_t d, const float* scores, const HeadRows& x,
+                   const HeadRows& to) {
+  for (std::int64_t key = 0, n = 0; key < block.keys(); key += n) {
+    n = std::min(block.keys() - key, detail::kChain - (block.before_low + key) % detail::kChain);
+    detail::gemm_one_thread({.m = block.rows,
+                             .n = d,
+                             .k = n,
+                             .a = scores + key,
+                             .lda = block.keys(),
+                             .b = x.row(block.low + key),
+                             .ldb = x.ld,
+                             .c = to.row(block.first),
+                             .ldc = to.ld,
+                             .accumulate = key > 0});
+  }
 }
 
 /// to[keys, d] (+)= scores[rows, keys]^T x[rows of the block, d].
@@ -125,20 +132,20 @@ struct ForwardHead {
   const float* sink;  // null: none
 };
 
-/// Adds the sink to the keys of all rows.
-void join_sink(const AttentionGeometry& g, const ForwardHead& head) {
-  for (std::int64_t i = 0; i < g.queries; ++i) {
-    const detail::MergedWeights w = detail::merge_lse(head.lse[i], *head.sink);
-    head.lse[i] = w.lse;
-    for (std::int64_t c = 0; c < g.d; ++c) head.out.row(i)[c] *= w.a;
-  }
+/// Turns the scores of the n keys that a row sees into weights, and returns their log-sum-exp, with the sink.
+float softmax_of(const ForwardHead& head, float* scores, float scale, std::int64_t n) {
+  const float lse = detail::row_table().attention_softmax(scores, scale, n);
+  if (head.sink == nullptr) return lse;
+  const detail::MergedWeights w = detail::merge_lse(lse, *head.sink);
+  for (std::int64_t j = 0; j < n; ++j) scores[j] *= w.a;
+  return w.lse;
 }
 
 void forward_head(const AttentionGeometry& g, const QueryBlocks& blocks, const ForwardHead& head,
                   const AlibiBias& bias, float* scores) {
   const detail::RowTable& table = detail::row_table();
-  for (std::int64_t b = 0; b < blocks.count(); ++b) {
-    const QueryBlock block = blocks.at(b);
+  for (QueryBlock block{}; block.end() < g.queries;) {
+    block = blocks.with(block.end());
     if (block.keys() == 0) {
       clear_rows(head.out, block.first, block.first + block.rows, g.d);
       std::fill_n(head.lse + block.first, block.rows, -std::numeric_limits<float>::infinity());
@@ -161,12 +168,11 @@ void forward_head(const AttentionGeometry& g, const QueryBlocks& blocks, const F
         table.softcap(row + begin, g.scale, g.shape.softcap, n);
         scale = 1.0f;
       }
-      head.lse[block.first + r] = table.attention_softmax(row + begin, scale, n);
+      head.lse[block.first + r] = softmax_of(head, row + begin, scale, n);
       zero_outside(row, begin, end, block.keys());
     }
-    detail::gemm_one_thread(query_rows_gemm(block, g.d, scores, head.v, head.out));
+    multiply_keys(block, g.d, scores, head.v, head.out);
   }
-  if (head.sink != nullptr) join_sink(g, head);
 }
 
 struct BackwardHead {
@@ -214,9 +220,9 @@ void backward_scores(const AttentionGeometry& g, const QueryBlocks& blocks, cons
 // zero first: earlier ones, with packed documents or a window, and later ones than all queries that are here.
 void backward_head(const AttentionGeometry& g, const QueryBlocks& blocks, const BackwardHead& head,
                    bool first_head, const AlibiBias& bias, float* p, float* dp) {
-  for (std::int64_t b = blocks.count() - 1; b >= 0; --b) {
-    const QueryBlock block = blocks.at(b);
-    const bool first = first_head && b == blocks.count() - 1;
+  for (QueryBlock block{.first = g.queries}; block.first > 0;) {
+    block = blocks.with(block.first - 1);
+    const bool first = first_head && block.end() == g.queries;
     for (const HeadRows& grad : {head.dk, head.dv}) {
       if (!first) break;
       clear_rows(grad, 0, block.low, g.d);
@@ -227,7 +233,7 @@ void backward_head(const AttentionGeometry& g, const QueryBlocks& blocks, const 
       continue;
     }
     backward_scores(g, blocks, block, head, bias, p, dp);
-    detail::gemm_one_thread(query_rows_gemm(block, g.d, dp, head.k, head.dq));
+    multiply_keys(block, g.d, dp, head.k, head.dq);
     detail::gemm_one_thread(kv_gradient_gemm(block, g.d, dp, head.q, head.dk, !first));
     detail::gemm_one_thread(kv_gradient_gemm(block, g.d, p, head.dout, head.dv, !first));
   }

@@ -2,17 +2,19 @@
 
 #include <algorithm>
 
+#include <strata/simd/convert.h>
 #include <strata/dispatch/op.h>
 #include <strata/dispatch/ranges.h>
 #include <strata/dispatch/rows.h>
 #include <strata/kernels/attention_heads.h>
 #include <strata/runtime/assert.h>
 
+#include "attention/cached_attention_sizes.h"
 #include "attention/check_heads.h"
 #include "attention/head_dim.h"
 #include "attention/merge_heads.h"
-#include "cached_attention_table.h"
 #include "dtype_dispatch.h"
+#include "few_rows_table.h"
 #include "row_table.h"
 #include "work_split.h"
 
@@ -60,58 +62,77 @@ void store(const CacheGeometry<T>& g, std::int64_t r) {
   }
 }
 
-// Computes the query heads of one key head for one row. `scratch` has space for a row of scores and, for
-// ALiBi, a row of biases.
+/// The scratch of a slot of the workspace: scores of some query heads, a row of biases for ALiBi, and these
+/// heads' query and result in f32.
+struct CacheScratch {
+  CacheScratch(const CachedAttentionShape& shape, std::int64_t positions, std::int64_t d)
+      : capacity(positions),
+        heads(std::min<std::int64_t>(shape.heads / shape.kv_heads, 8)),
+        bias(heads * capacity),
+        query(bias + (shape.alibi ? capacity : 0)),
+        out(query + heads * d),
+        floats(out + heads * d) {}
+  std::int64_t capacity, heads;  // as many query heads share a pass over the cache
+  std::int64_t bias, query, out, floats;
+};
+
+/// Turns the products of a query with the n keys that it sees into weights.
 template <class T>
-void attend(const CacheGeometry<T>& g, std::int64_t r, std::int64_t kv_head, float* scratch) {
-  const std::int64_t group = g.heads / g.kv_heads;
-  T* out = g.out() + (r * g.heads + kv_head * group) * g.d;
-  if (g.slot(r) < 0) {
-    std::fill_n(out, group * g.d, T{});
-    return;
-  }
-  const detail::CachedAttentionTable<T>& cached = detail::cached_attention_table<T>();
+void softmax_of(const CacheGeometry<T>& g, std::int64_t head, float* scores, float* bias, std::int64_t n) {
   const detail::RowTable& table = detail::row_table();
   const CachedAttentionShape& shape = g.a.shape;
   const float scale = attention_scale({.scale = shape.scale}, g.d);
-  const std::int64_t all = g.position(r) + 1, n = shape.window == 0 ? all : std::min(all, shape.window);
-  const std::int64_t cache = g.cache_of(g.slot(r), kv_head) + (all - n) * g.d;
-  float* bias = scratch + g.capacity;
-  for (std::int64_t i = 0; i < group; ++i) {
-    const std::int64_t head = kv_head * group + i;
-    cached.scores(g.row(r) + head * g.d, g.keys() + cache, scratch, g.d, n);
-    if (shape.alibi) {
-      const float slope = alibi_slope(
-          {.heads = g.heads, .alibi_heads = shape.alibi_heads, .alibi_first = shape.alibi_first}, head);
-      for (std::int64_t j = 0; j < n; ++j) bias[j] = slope * static_cast<float>(j - (n - 1));
-      table.scale_add(scratch, scale, bias, n);
-    }
-    if (shape.softcap > 0) table.softcap(scratch, scale, shape.softcap, n);
-    const float lse = table.attention_softmax(scratch, shape.alibi || shape.softcap > 0 ? 1.0f : scale, n);
-    if (dispatch::is_present(g.a.sinks)) {
-      const float weight = detail::merge_lse(lse, to_f32(g.a.sinks.template as<T>()[head])).a;
-      for (std::int64_t j = 0; j < n; ++j) scratch[j] *= weight;
-    }
-    cached.weighted_sum(scratch, g.values() + cache, out + i * g.d, g.d, n);
+  if (shape.alibi) {
+    const float slope = alibi_slope(
+        {.heads = g.heads, .alibi_heads = shape.alibi_heads, .alibi_first = shape.alibi_first}, head);
+    for (std::int64_t j = 0; j < n; ++j) bias[j] = slope * static_cast<float>(j - (n - 1));
+    table.scale_add(scores, scale, bias, n);
   }
+  if (shape.softcap > 0) table.softcap(scores, scale, shape.softcap, n);
+  const float lse = table.attention_softmax(scores, shape.alibi || shape.softcap > 0 ? 1.0f : scale, n);
+  if (!dispatch::is_present(g.a.sinks)) return;
+  const float left = detail::merge_lse(lse, to_f32(g.a.sinks.template as<T>()[head])).a;
+  for (std::int64_t j = 0; j < n; ++j) scores[j] *= left;
+}
+
+/// Computes query heads [first_head, first_head + heads) of one key head for one row, with the bits of
+/// attention_forward: chains begin with every kChain-th position of the sequence.
+template <class T>
+void attend_heads(const CacheGeometry<T>& g, std::int64_t r, std::int64_t kv_head, std::int64_t first_head,
+                  std::int64_t heads, const CacheScratch& s, float* scratch) {
+  const detail::FewRowsTable<T>& table = detail::few_rows_table<T>();
+  const std::int64_t all = g.position(r) + 1, window = g.a.shape.window;
+  const std::int64_t first = window == 0 ? 0 : std::max<std::int64_t>(0, all - window), n = all - first;
+  const std::int64_t cache = g.cache_of(g.slot(r), kv_head);
+  float *const scores = scratch, *const query = scratch + s.query, *const out = scratch + s.out;
+  simd::widen(g.row(r) + first_head * g.d, query, heads * g.d);
+  table.by_columns(query, g.d, g.keys() + cache + first * g.d, g.d, scores, s.capacity, heads, n, g.d, false);
+  for (std::int64_t i = 0; i < heads; ++i)
+    softmax_of(g, first_head + i, scores + i * s.capacity, scratch + s.bias, n);
+  for (std::int64_t key = first, length = 0; key < all; key += length) {
+    length = std::min(all - key, detail::kChain - key % detail::kChain);
+    table.by_rows(scores + (key - first), s.capacity, g.values() + cache + key * g.d, g.d, out, g.d, heads,
+                  g.d, length, key > first);
+  }
+  simd::narrow(out, g.out() + (r * g.heads + first_head) * g.d, heads * g.d);
+}
+
+/// Computes the query heads of one key head for one row.
+template <class T>
+void attend(const CacheGeometry<T>& g, std::int64_t r, std::int64_t kv_head, const CacheScratch& s,
+            float* scratch) {
+  const std::int64_t group = g.heads / g.kv_heads, begin = kv_head * group;
+  if (g.slot(r) < 0) {
+    std::fill_n(g.out() + (r * g.heads + begin) * g.d, group * g.d, T{});
+    return;
+  }
+  for (std::int64_t head = begin; head < begin + group; head += s.heads)
+    attend_heads(g, r, kv_head, head, std::min(s.heads, begin + group - head), s, scratch);
 }
 
 }  // namespace
 
 STRATA_OP(cached_attention, CachedAttentionArgs);
-
-template <>
-const detail::CachedAttentionTable<float>& detail::cached_attention_table<float>() noexcept {
-  return STRATA_ACTIVE_TABLE(cached_attention_f32);
-}
-template <>
-const detail::CachedAttentionTable<bf16>& detail::cached_attention_table<bf16>() noexcept {
-  return STRATA_ACTIVE_TABLE(cached_attention_bf16);
-}
-template <>
-const detail::CachedAttentionTable<f16>& detail::cached_attention_table<f16>() noexcept {
-  return STRATA_ACTIVE_TABLE(cached_attention_f16);
-}
 
 namespace {
 
@@ -125,11 +146,11 @@ void run_host(const CachedAttentionArgs& a, ThreadPool& pool) {
                                 [&](std::int64_t first, std::int64_t n) {
                                   for (std::int64_t r = first; r < first + n; ++r) store(g, r);
                                 });
-  const std::int64_t floats = g.capacity * (a.shape.alibi ? 2 : 1);
+  const CacheScratch sizes(a.shape, g.capacity, g.d);
   pool.parallel_for(scratch_slots, [&](std::int64_t scratch_slot) {
-    float* scratch = reinterpret_cast<float*>(a.workspace.data) + scratch_slot * floats;
+    float* scratch = reinterpret_cast<float*>(a.workspace.data) + scratch_slot * sizes.floats;
     for (std::int64_t pair = scratch_slot; pair < pairs; pair += scratch_slots)
-      attend(g, pair / g.kv_heads, pair % g.kv_heads, scratch);
+      attend(g, pair / g.kv_heads, pair % g.kv_heads, sizes, scratch);
   });
 }
 
@@ -139,13 +160,13 @@ void cached_attention_host(const CachedAttentionArgs& a, ThreadPool& pool) {
   detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { run_host<T>(a, pool); });
 }
 
-std::size_t cached_attention_workspace_bytes(std::int64_t rows, std::int64_t capacity,
+std::size_t cached_attention_workspace_bytes(std::int64_t rows, std::int64_t capacity, std::int64_t head_dim,
                                              const CachedAttentionShape& shape) noexcept {
-  const std::int64_t on_host =
-      detail::cached_attention_scratch_slots(rows, shape.kv_heads) * (shape.alibi ? 2 : 1);
+  const std::int64_t on_host = detail::cached_attention_scratch_slots(rows, shape.kv_heads) *
+                               CacheScratch(shape, capacity, head_dim).floats;
   const std::int64_t on_device =
-      rows > 0 ? detail::cached_attention_rows_at_once(rows, shape.heads) * shape.heads : 0;
-  return static_cast<std::size_t>(std::max(on_host, on_device) * capacity) * sizeof(float);
+      rows > 0 ? detail::cached_attention_rows_at_once(rows, shape.heads) * shape.heads * capacity : 0;
+  return static_cast<std::size_t>(std::max(on_host, on_device)) * sizeof(float);
 }
 
 Status cached_attention_async(Backend& backend, Stream& stream, const CachedAttentionArgs& a) {
@@ -167,7 +188,7 @@ Status cached_attention_async(Backend& backend, Stream& stream, const CachedAtte
                  .shape("values", a.values, a.qkv.dtype, cache)
                  .rows("out", a.out, rows, d * s.heads)
                  .optional_elements("sinks", a.sinks, a.qkv.dtype, s.heads)
-                 .workspace(a.workspace, cached_attention_workspace_bytes(rows, capacity, s))
+                 .workspace(a.workspace, cached_attention_workspace_bytes(rows, capacity, d, s))
                  .status());
   return dispatch::enqueue(backend, stream, cached_attention_op, a, {a.qkv, a.positions, a.slots, a.sinks},
                            {a.out, a.keys, a.values}, a.workspace);

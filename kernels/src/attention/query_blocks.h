@@ -62,24 +62,29 @@ AttentionGeometry geometry(const Args& a) {
           dispatch::is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr};
 }
 
-/// A block of query rows and the range of keys [low, high) that any of them sees. Both are numbers among the
-/// tokens of a sequence that are here.
+/// A block of query rows of one document and the range of keys [low, high) that any of them sees. Both are
+/// numbers among the tokens of a sequence that are here.
 struct QueryBlock {
-  std::int64_t first, rows, low, high;
+  std::int64_t first = 0, rows = 0, low = 0, high = 0;
+  std::int64_t before_low = 0;  ///< keys of the document before `low`
   std::int64_t keys() const { return high - low; }
+  std::int64_t end() const { return first + rows; }
 };
 
+/// Divides the queries into blocks of kQueryRows positions from the start of each document, so that a
+/// document is computed in the same blocks wherever it is packed.
 class QueryBlocks {
  public:
   QueryBlocks(const AttentionGeometry& g, std::int64_t pair)
       : g_(g), starts_(g.doc_start == nullptr ? nullptr : g.doc_start + g.first_query(pair)) {}
-  std::int64_t count() const { return dispatch::ceil_div(g_.queries, kQueryRows); }
-  QueryBlock at(std::int64_t i) const {
-    const std::int64_t first = i * kQueryRows;
-    const std::int64_t rows = std::min(kQueryRows, g_.queries - first);
-    // Documents are consecutive, so the block's first row sees the earliest key.
+  /// The block with a query.
+  QueryBlock with(std::int64_t query) const {
+    std::int64_t first = query, end = query + 1;
+    while (first > 0 && !begins_block(first)) --first;
+    while (end < g_.queries && !begins_block(end)) ++end;
     const std::int64_t low = first_key(first);
-    return {first, rows, low, std::max(low, end_of_keys(first + rows - 1))};
+    return {first, end - first, low, std::max(low, end_of_keys(end - 1)),
+            std::max<std::int64_t>(0, low - g_.shape.keys.before(start_of(query)))};
   }
   /// The range [begin, end) of the keys of `block` that a row sees, relative to block.low.
   std::int64_t begin(const QueryBlock& block, std::int64_t row) const {
@@ -93,8 +98,14 @@ class QueryBlocks {
   }
 
  private:
+  std::int64_t start_of(std::int64_t query) const { return starts_ == nullptr ? 0 : starts_[query]; }
+  bool begins_block(std::int64_t query) const {
+    const std::int64_t position = g_.shape.queries.at(query);
+    return start_of(query) != start_of(query - 1) || position != g_.shape.queries.at(query - 1) + 1 ||
+           (position - start_of(query)) % kQueryRows == 0;
+  }
   std::int64_t first_key(std::int64_t query) const {
-    const std::int64_t start = starts_ == nullptr ? 0 : starts_[query];
+    const std::int64_t start = start_of(query);
     const std::int64_t window = g_.shape.window;
     return g_.shape.keys.before(window == 0 ? start
                                             : std::max(start, g_.shape.queries.at(query) - window + 1));

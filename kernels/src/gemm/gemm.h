@@ -31,8 +31,11 @@ inline void write_empty_sums(const Gemm& g) noexcept {
     for (std::int64_t j = 0; j < g.n; ++j) c[i * g.ldc + j] = 0.0f;
 }
 
-/// Computes one GEMM of f32 operands on the calling thread. Its bits depend only on the shapes and flags (and
-/// on the host GEMM's instruction set).
+/// Whether an element's bits depend only on its row of A, its column of B and what it is added to: Note
+/// [chains] in gemm_chains.h. Otherwise, on CPUs without AVX2, also on the GEMM's shape.
+bool sums_by_chains() noexcept;
+
+/// Computes one GEMM of f32 operands on the calling thread, by sums_by_chains().
 void gemm_one_thread(const Gemm& gemm) noexcept;
 
 }  // namespace strata::kernels::detail

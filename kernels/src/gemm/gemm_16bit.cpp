@@ -5,6 +5,7 @@
 #include <strata/simd/convert.h>
 
 #include "dtype_dispatch.h"
+#include "gemm/gemm_chains.h"
 
 namespace strata::kernels::detail {
 namespace {
@@ -20,6 +21,7 @@ const float* widened(const T* from, std::int64_t ld, std::int64_t rows, std::int
 
 void gemm_widened(const Gemm& g, float* panels) noexcept {
   dispatch_dtype(g.dtype, [&]<class T>(std::type_identity<T>) {
+    const bool few = sums_by_chains() && has_few_rows(g);
     const auto* a = static_cast<const T*>(g.a);
     const auto* b = static_cast<const T*>(g.b);
     std::int64_t at = 0;
@@ -32,10 +34,16 @@ void gemm_widened(const Gemm& g, float* panels) noexcept {
       block.ldb = g.trans_b ? block.k : g.n;
       block.a = g.trans_a ? widened(a + at * g.lda, g.lda, block.k, g.m, panels)
                           : widened(a + at, g.lda, g.m, block.k, panels);
-      float* b_panel = panels + kWidenedK * kLargestTile.rows;
-      block.b = g.trans_b ? widened(b + at, g.ldb, g.n, block.k, b_panel)
-                          : widened(b + at * g.ldb, g.ldb, block.k, g.n, b_panel);
-      gemm_one_thread(block);
+      if (few && block.k > 0) {  // B is read as it is stored
+        block.b = b + at;
+        block.ldb = g.ldb;
+        multiply_few_rows<T>(block);
+      } else {
+        float* b_panel = panels + kWidenedK * kLargestTile.rows;
+        block.b = g.trans_b ? widened(b + at, g.ldb, g.n, block.k, b_panel)
+                            : widened(b + at * g.ldb, g.ldb, block.k, g.n, b_panel);
+        gemm_one_thread(block);
+      }
       at += kWidenedK;
     } while (at < g.k);
   });

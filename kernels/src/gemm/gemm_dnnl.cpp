@@ -5,6 +5,7 @@
 
 #include "gemm/dnnl_sgemm.h"
 #include "gemm/gemm.h"
+#include "gemm/gemm_chains.h"
 #include "gemm/one_openmp_thread.h"
 
 namespace strata::kernels::detail {
@@ -18,18 +19,23 @@ void call_dnnl_sgemm(const Gemm& g) noexcept {
                 g.n, " x ", g.k);
 }
 
-bool dnnl_uses_avx2() noexcept {
-  static const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
-  constexpr unsigned kAvx2 = dnnl_cpu_isa_avx2, kAvx512 = dnnl_cpu_isa_avx512_core;
-  return (isa & kAvx2) == kAvx2 && (isa & kAvx512) != kAvx512;
+namespace {
+
+bool dnnl_uses(dnnl_cpu_isa_t isa) noexcept {
+  static const auto all = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
+  return (all & static_cast<unsigned>(isa)) == static_cast<unsigned>(isa);
 }
+
+}  // namespace
+
+bool sums_by_chains() noexcept { return dnnl_uses(dnnl_cpu_isa_avx2); }
 
 void gemm_one_thread(const Gemm& g) noexcept {
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) return write_empty_sums(g);
   const OneOpenMpThread one_thread;
   const ThirdPartyScope scope;  // allocations of oneDNN's packing buffers, and of ours
-  dnnl_uses_avx2() ? gemm_on_avx2(g) : call_dnnl_sgemm(g);
+  sums_by_chains() ? gemm_by_chains(g, !dnnl_uses(dnnl_cpu_isa_avx512_core)) : call_dnnl_sgemm(g);
 }
 
 }  // namespace strata::kernels::detail

@@ -4,6 +4,8 @@
 // reports: a plain sum in order of k.
 namespace strata::kernels::detail {
 
+bool sums_by_chains() noexcept { return false; }
+
 void gemm_one_thread(const Gemm& g) noexcept {
   const auto* a = static_cast<const float*>(g.a);
   const auto* b = static_cast<const float*>(g.b);

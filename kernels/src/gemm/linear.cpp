@@ -18,6 +18,8 @@ STRATA_OP(linear_backward_input, LinearBackwardInputArgs);
 STRATA_OP(linear_backward_weight, LinearBackwardWeightArgs);
 STRATA_OP(linear_backward_bias, LinearBackwardBiasArgs);
 
+bool host_rows_are_exact() noexcept { return detail::sums_by_chains(); }
+
 void linear_forward_host(const LinearForwardArgs& a, ThreadPool& pool) {
   detail::gemm_tiled(detail::gemm_of_rows(a.x, a.w, a.y), dispatch::is_present(a.b) ? a.b.data : nullptr,
                      pool);

@@ -3,31 +3,21 @@
 #include <algorithm>
 #include <cstring>
 
+#include <strata/simd/convert.h>
 #include <strata/dispatch/op.h>
 #include <strata/dispatch/ranges.h>
 #include <strata/dispatch/rows.h>
 
 #include "dtype_dispatch.h"
+#include "few_rows_table.h"
 #include "gemm/lora_gemms.h"
 #include "gemm/lora_parts_check.h"
-#include "lora_rows_table.h"
+#include "gemm/lora_scale.h"
+#include "simd_table.h"
 #include "work_split.h"
 
 namespace strata::kernels {
 STRATA_OP(lora_rows, LoraRowsArgs);
-
-template <>
-const detail::LoraRowsTable<float>& detail::lora_rows_table<float>() noexcept {
-  return STRATA_ACTIVE_TABLE(lora_rows_f32);
-}
-template <>
-const detail::LoraRowsTable<bf16>& detail::lora_rows_table<bf16>() noexcept {
-  return STRATA_ACTIVE_TABLE(lora_rows_bf16);
-}
-template <>
-const detail::LoraRowsTable<f16>& detail::lora_rows_table<f16>() noexcept {
-  return STRATA_ACTIVE_TABLE(lora_rows_f16);
-}
 
 namespace {
 
@@ -47,13 +37,12 @@ class AdapterRows {
   void run() const {
     if (!std::any_of(numbers(), numbers() + rows_, [&](std::int32_t n) { return n == a_.adapter; })) return;
     each_block(ranks_, inner_, [&](std::int64_t t, std::int64_t first, std::int64_t n) {
-      table_.down(a_.x.as<T>() + t * inner_, a_.a.as<T>() + first * inner_, a_.scale, u_ + t * ranks_ + first,
-                  inner_, n);
+      down(a_.x.as<T>() + t * inner_, a_.a.as<T>() + first * inner_, u_ + t * ranks_ + first, n);
     });
     (void)detail::for_each_part(a_.parts, [&](const LoraPart& part, const detail::LoraOffsets& offsets) {
       each_block(part.rows, part.rank, [&](std::int64_t t, std::int64_t first, std::int64_t n) {
-        table_.up(u_ + t * ranks_ + offsets.u, a_.b.as<T>() + offsets.b + first * part.rank,
-                  a_.y.as<T>() + t * columns_ + offsets.y + first, part.rank, n);
+        up(u_ + t * ranks_ + offsets.u, a_.b.as<T>() + offsets.b + first * part.rank,
+           a_.y.as<T>() + t * columns_ + offsets.y + first, part.rank, n);
       });
       return Status::ok();
     });
@@ -72,7 +61,28 @@ class AdapterRows {
     });
   }
 
-  const detail::LoraRowsTable<T>& table_ = detail::lora_rows_table<T>();
+  /// n elements of u, which the ops linear and scale of an adapter alone would store in T.
+  void down(const T* x, const T* a, float* u, std::int64_t n) const {
+    alignas(64) float chain[detail::kChain];
+    for (std::int64_t first = 0; first < inner_; first += detail::kChain) {
+      const std::int64_t length = std::min(detail::kChain, inner_ - first);
+      simd::widen(x + first, chain, length);
+      table_.by_columns(chain, length, a + first, inner_, u, n, 1, n, length, first > 0);
+    }
+    for (std::int64_t j = 0; j < n; ++j) u[j] = detail::scaled_once_stored<T>(u[j], a_.scale);
+  }
+  /// Adds products of u to n elements of y, rounded once.
+  void up(const float* u, const T* b, T* y, std::int64_t rank, std::int64_t n) const {
+    alignas(64) float sums[256];
+    for (std::int64_t first = 0; first < n; first += std::ssize(sums)) {
+      const std::int64_t count = std::min<std::int64_t>(std::ssize(sums), n - first);
+      table_.by_columns(u, rank, b + first * rank, rank, sums, count, 1, count, rank, false);
+      detail::simd_table<T>().accumulate_row(sums, y + first, count);
+      simd::narrow(sums, y + first, count);
+    }
+  }
+
+  const detail::FewRowsTable<T>& table_ = detail::few_rows_table<T>();
   const LoraRowsArgs& a_;
   ThreadPool& pool_;
   std::int64_t rows_, columns_, inner_, ranks_;

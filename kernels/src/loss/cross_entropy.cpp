@@ -46,6 +46,11 @@ void backward(const CrossEntropyBackwardArgs& a, ThreadPool& pool) {
 STRATA_OP(cross_entropy_forward, CrossEntropyForwardArgs);
 STRATA_OP(cross_entropy_backward, CrossEntropyBackwardArgs);
 
+float log_probability(std::span<const float> logits, std::int32_t target) noexcept {
+  float lse = 0;
+  return 0.0f - detail::row_loss(logits.data(), std::ssize(logits), target, lse);
+}
+
 void cross_entropy_forward_host(const CrossEntropyForwardArgs& a, ThreadPool& pool) {
   detail::dispatch_dtype(a.logits.dtype, [&]<class T>(std::type_identity<T>) { forward<T>(a, pool); });
 }

@@ -7,7 +7,7 @@
 #include <strata/kernels/cached_attention.h>
 #include <strata/runtime/str.h>
 
-#include "cached_attention_table.h"
+#include "attention/cached_attention_sizes.h"
 #include "cuda/cached_attention/cached_attention_blocks.h"
 #include "cuda/emulation/warps.h"
 #include "support/op_test.h"
@@ -21,7 +21,7 @@ using test::Values;
 
 template <int kWarps, bool kReversed>
 struct EmulatedCachedBlock : detail::EmulatedWarps<kWarps, kReversed> {
-  static detail::LaneSums& own(std::vector<detail::LaneSums>& sums, int thread) {
+  static detail::KeySums& own(std::vector<detail::KeySums>& sums, int thread) {
     return sums[static_cast<std::size_t>(thread)];
   }
 };
@@ -32,7 +32,7 @@ void run(const CachedView<T>& v, float scale, float* x) {
   const auto stage = std::make_unique<detail::ScoreStage<T>>();
   const auto softmax = std::make_unique<detail::SoftmaxStage>();
   const auto sum = std::make_unique<detail::SumStage<T>>();
-  std::vector<detail::LaneSums> sums(detail::kScoreKeys);
+  std::vector<detail::KeySums> sums(detail::kScoreKeys);
   const detail::CachedGrids grids = detail::cached_grids(v);
   const std::int64_t at_once = detail::cached_attention_rows_at_once(v.rows, v.heads);
   const auto slopes = [&](std::int64_t head) { return v.alibi ? alibi_slope(head, v.heads) : 0.0f; };
@@ -86,7 +86,7 @@ void DeviceCachedAttentionTest::expect_bits_of_the_host(DType dtype, std::int64_
   // Shapes with an even number of heads also have sinks.
   Tensor sinks({shape.heads}, Values(4).floats(shape.heads, 3.0), dtype);
   const bool has_sinks = shape.heads % 2 == 0;
-  test::Workspace workspace(cached_attention_workspace_bytes(rows, capacity, shape));
+  test::Workspace workspace(cached_attention_workspace_bytes(rows, capacity, d, shape));
   cached_attention_host({qkv.view(), test::view(positions), test::view(slots), keys.view(), values.view(),
                          want.view(), shape, workspace.view(), has_sinks ? sinks.view() : TensorView{}},
                         *test::pool());
@@ -140,7 +140,7 @@ TEST(CachedAttentionGridsTest, OneTokenOccupiesAGpu) {
   EXPECT_EQ(detail::cached_attention_rows_at_once(512, 32), 8);
   EXPECT_EQ(detail::cached_attention_rows_at_once(3, 32), 3);
   EXPECT_EQ(detail::cached_attention_rows_at_once(3, 1000), 1);
-  EXPECT_EQ(cached_attention_workspace_bytes(512, 100, {.heads = 32, .kv_heads = 8}), 256u * 100 * 4);
+  EXPECT_EQ(cached_attention_workspace_bytes(512, 9999, 64, {.heads = 32, .kv_heads = 8}), 256u * 9999 * 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -194,7 +194,7 @@ TEST_P(DeviceCacheTest, AttentionOverACache) {
         {in({rows, (shape.heads + 2 * shape.kv_heads) * d}, 1, 2.0), integers(places), integers(slots),
          in({sequences, shape.kv_heads, capacity, d}, 2), in({sequences, shape.kv_heads, capacity, d}, 3),
          unwritten({rows, shape.heads * d}, dtype()), shape,
-         workspace(cached_attention_workspace_bytes(rows, capacity, shape)),
+         workspace(cached_attention_workspace_bytes(rows, capacity, d, shape)),
          shape.heads == 8 ? in({shape.heads}, 4, 2.0) : TensorView{}},
         &cached_attention_host, &cached_attention_async,
         {&CachedAttentionArgs::out, &CachedAttentionArgs::keys, &CachedAttentionArgs::values});

@@ -24,7 +24,8 @@ struct CachedAttentionShape {
 /// its own (Vaswani et al. 2017). All rows are stored before attention is computed, so one call may contain
 /// several tokens of a sequence, in any order. Scores, weights and sums are f32. The bits of a row depend
 /// only on its query, its position and its sequence's cache, and not on other rows, threads or the
-/// instruction set.
+/// instruction set. On the host they are those of attention_forward, in a build with oneDNN and on a CPU with
+/// AVX2.
 struct CachedAttentionArgs {
   TensorView qkv;        ///< stored dtype (embedding.h) [R, (heads + 2 kv_heads) d], rows q | k | v
   TensorView positions;  ///< i32, R values in [0, capacity): the position in the sequence
@@ -34,10 +35,10 @@ struct CachedAttentionArgs {
   TensorView values;     ///< as keys
   TensorView out;        ///< as qkv, [R, heads d], written
   CachedAttentionShape shape;
-  BufferView workspace;   ///< cached_attention_workspace_bytes(R, capacity, shape), 4-aligned
+  BufferView workspace;   ///< cached_attention_workspace_bytes(R, capacity, d, shape), 4-aligned
   TensorView sinks = {};  ///< as in attention_forward
 };
-std::size_t cached_attention_workspace_bytes(std::int64_t rows, std::int64_t capacity,
+std::size_t cached_attention_workspace_bytes(std::int64_t rows, std::int64_t capacity, std::int64_t head_dim,
                                              const CachedAttentionShape& shape) noexcept;
 /// Errors: `invalid` for wrong shapes. The caller must have checked the values of positions and slots, which
 /// the host asserts.

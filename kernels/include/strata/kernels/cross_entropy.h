@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
@@ -18,6 +21,9 @@ struct CrossEntropyForwardArgs {
 };
 Status cross_entropy_forward_async(Backend& backend, Stream& stream, const CrossEntropyForwardArgs& args);
 void cross_entropy_forward_host(const CrossEntropyForwardArgs& args, ThreadPool& pool);
+
+/// The log-probability of token `target` of one row of logits: minus its loss above, bit by bit.
+float log_probability(std::span<const float> logits, std::int32_t target) noexcept;
 
 /// dlogits = (softmax(logits) - onehot(targets)) * scale; zero rows for targets below 0.
 struct CrossEntropyBackwardArgs {

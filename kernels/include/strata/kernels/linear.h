@@ -27,6 +27,9 @@ struct LinearForwardArgs {
 };
 Status linear_forward_async(Backend& backend, Stream& stream, const LinearForwardArgs& args);
 void linear_forward_host(const LinearForwardArgs& args, ThreadPool& pool);
+/// Whether a row of any GEMM on the host has the same bits among any number of other rows: with oneDNN, on a
+/// CPU with AVX2.
+bool host_rows_are_exact() noexcept;
 
 /// dx = dy w, or dx += dy w, rounded once if dx is 16-bit.
 struct LinearBackwardInputArgs {

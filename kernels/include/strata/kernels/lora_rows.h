@@ -13,9 +13,11 @@ namespace strata::kernels {
 /// choose it, so that rows with different adapters share one batch (Punica, Chen et al. 2023, arXiv
 /// 2310.18547; S-LoRA, Sheng et al. 2023, arXiv 2311.03285):
 ///   y[t, rows of a part] = base[t, ...] + b_part u[t, its columns], with u[t] = scale * a x[t],
-/// where adapters[t] == adapter, and y = base elsewhere. u is f32; each sum is a sum over lanes as in
-/// simd/simd.h, rounded once into y. So the bits of a row depend only on that row of base and x and on a, b
-/// and scale: not on other rows, the number of rows, threads or the instruction set, and CUDA gives the same.
+/// where adapters[t] == adapter, and y = base elsewhere. u is rounded to the stored dtype before and after
+/// the scale, and each sum has the order of a GEMM's (on CPUs with AVX2), rounded once into y: a row has the
+/// bits of the ops linear, scale and lora_up of an adapter alone. They depend only on that row of base and x
+/// and on a, b and scale: not on other rows, the number of rows, threads or the instruction set, and CUDA
+/// gives the same.
 struct LoraRowsArgs {
   TensorView base;      ///< stored dtype (embedding.h) [T, N]
   TensorView x;         ///< stored dtype [T, K]

@@ -5,7 +5,7 @@
 #include <strata/kernels/attention_heads.h>
 #include <strata/kernels/cached_attention.h>
 
-#include "cached_attention_table.h"
+#include "attention/cached_attention_sizes.h"
 #include "cuda/attention/alibi_slopes.h"
 #include "cuda/cached_attention/cached_attention_blocks.h"
 
@@ -29,7 +29,7 @@ template <bool kPacked, class T>
 __global__ void __launch_bounds__(detail::kScoreWarps * 32)
     score_keys(CachedView<T> v, AlibiSlopes slopes, float scale, std::int64_t first, float* x) {
   __shared__ detail::ScoreStage<T> stage;
-  detail::LaneSums sums;
+  detail::KeySums sums;
   const auto kv_heads = static_cast<unsigned>(v.kv_heads);
   const std::int64_t row = blockIdx.y / kv_heads, kv_head = blockIdx.y % kv_heads;
   detail::cached_scores<kPacked>(CachedBlock<detail::kScoreWarps>(), v, scale, slopes, first + row, row,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -7,12 +8,13 @@
 
 #include "cuda/cached_attention/cached_attention_math.h"
 #include "cuda/warps.h"
+#include "few_rows_table.h"
 
 /// Attention over a KV cache in three kernels, each of which splits its work by shape alone so that few rows
 /// occupy a GPU, too: scores by keys, weights by (row, head), sums by elements of a head. Every number is
-/// added up in the order of cached_attention_kernels.h, hence the bits of the host: a score by sixteen lanes,
-/// which here are registers of one thread; the sum of a softmax by sixteen threads; an element of the output
-/// key by key.
+/// added up in the order of cached_attention.cpp, hence the bits of the host: a score by chains over the
+/// elements of a head (gemm_chains.h), the sum of a softmax by sixteen threads, an element of the output by
+/// chains over keys.
 namespace strata::kernels::detail {
 
 /// Blocks of the three kernels for the rows whose scores the workspace has at once.
@@ -20,16 +22,23 @@ struct CachedGrids {
   std::int64_t key_blocks, score_heads;  ///< blocks that compute scores, for each (row, key head)
   std::int64_t elem_blocks, sum_heads;   ///< blocks that add up values, for each (row, key head)
 };
-/// What a row sees of its sequence: `n` keys from offset `cache` of a key head on. No keys without a slot.
+/// What a row sees of its sequence: `n` keys from position `first`, which is at offset `cache` of a key head,
+/// on. No keys without a slot.
 struct VisibleKeys {
-  std::int64_t cache, n;
+  std::int64_t cache, first, n;
+
+  /// Keys from `key` on, of the n, which belong to the chain of key `key`.
+  STRATA_HD int chain(std::int64_t key) const {
+    const std::int64_t left = n - key, of_chain = kChain - (first + key) % kChain;
+    return left < 0 ? 0 : static_cast<int>(left < of_chain ? left : of_chain);
+  }
 };
 template <class T>
 STRATA_HD VisibleKeys visible_keys(const CachedView<T>& v, std::int64_t r, std::int64_t kv_head) {
   const std::int64_t slot = v.slots[r];
-  if (slot < 0) return {0, 0};
+  if (slot < 0) return {0, 0, 0};
   const std::int64_t all = std::int64_t{v.positions[r]} + 1, first = v.first_visible(all);
-  return {v.cache_of(slot, kv_head) + first * v.d, all - first};
+  return {v.cache_of(slot, kv_head) + first * v.d, first, all - first};
 }
 
 /// Copies 16 bytes to shared memory asynchronously, or element by element where packs are not aligned; zeros
@@ -46,7 +55,7 @@ STRATA_DEVICE_INLINE void stage_pack(const ThreadBlock&, T* to, const T* from, i
 
 // --- scores
 
-/// A thread has one key and kScoreHeads query heads, whose sixteen lanes it adds up in registers.
+/// A thread has one key and kScoreHeads query heads.
 inline constexpr int kScoreWarps = 4, kScoreKeys = kScoreWarps * 32, kScoreHeads = 4, kScoreElems = 64;
 template <class T>
 struct ScoreStage {
@@ -54,8 +63,9 @@ struct ScoreStage {
   alignas(16) T keys[kScoreKeys * kStride];
   alignas(16) float queries[kScoreHeads * kScoreElems];
 };
-struct LaneSums {
-  float of[kScoreHeads][dispatch::kLanes];
+static_assert(kChain % kScoreElems == 0);
+struct KeySums {
+  float chain[kScoreHeads], before[kScoreHeads];  ///< the present chain, and the sum of those before it
 };
 
 /// The scores of row `r` (row `of_scores` of the scratch) of keys [first, first + kScoreKeys) for the heads
@@ -93,8 +103,12 @@ STRATA_DEVICE_INLINE void cached_scores(const ThreadBlock& block, const CachedVi
     block.commit_group();
     block.template wait_group<0>();
     block.for_each_thread([&](int thread) {
-      LaneSums& own = ThreadBlock::own(sums, thread);
-      if (begin == 0) own = LaneSums{};
+      KeySums& own = ThreadBlock::own(sums, thread);
+      if (begin % kChain == 0)
+        unrolled<kScoreHeads>([&](int h) {
+          own.before[h] = begin <= kChain ? own.chain[h] : own.before[h] + own.chain[h];
+          own.chain[h] = 0.0f;
+        });
       for (int e = 0; e < elems; e += dispatch::kLanes) {
         float key[dispatch::kLanes];
         unrolled<dispatch::kLanes / Stage::kPack>([&](int pack) {
@@ -102,27 +116,22 @@ STRATA_DEVICE_INLINE void cached_scores(const ThreadBlock& block, const CachedVi
               dispatch::load_pack(stage.keys + thread * Stage::kStride + e + pack * Stage::kPack);
           unrolled<Stage::kPack>([&](int i) { key[pack * Stage::kPack + i] = to_f32(of_key.value[i]); });
         });
-        const auto add = [&](int h, int lane) {
-          float& sum = own.of[h][lane];
-          sum = sum + stage.queries[h * kScoreElems + e + lane] * key[lane];
+        const auto add = [&](int i, int h) {
+          own.chain[h] = fmaf(stage.queries[h * kScoreElems + e + i], key[i], own.chain[h]);
         };
         if (e + dispatch::kLanes <= elems)
-          unrolled<kScoreHeads, dispatch::kLanes>(add);
-        else  // lanes without an element add nothing, which is not the same as 0 if their sum is -0
-          unrolled<kScoreHeads, dispatch::kLanes>([&](int h, int lane) {
-            if (e + lane < elems) add(h, lane);
+          unrolled<dispatch::kLanes, kScoreHeads>(add);
+        else
+          unrolled<dispatch::kLanes, kScoreHeads>([&](int i, int h) {
+            if (e + i < elems) add(i, h);
           });
       }
     });
   }
   block.for_each_thread([&](int thread) {
-    LaneSums& own = ThreadBlock::own(sums, thread);
+    const KeySums& own = ThreadBlock::own(sums, thread);
     unrolled<kScoreHeads>([&](int h) {
-      float* const lanes = own.of[h];
-      unrolled<8>([&](int i) { lanes[i] = lanes[i] + lanes[i + 8]; });
-      unrolled<4>([&](int i) { lanes[i] = lanes[i] + lanes[i + 4]; });
-      unrolled<2>([&](int i) { lanes[i] = lanes[i] + lanes[i + 2]; });
-      const float product = lanes[0] + lanes[1];
+      const float product = d <= kChain ? own.chain[h] : own.before[h] + own.chain[h];
       const std::int64_t of_head = kv_head * group + head + h;
       if (h < heads && thread < keys)
         x[(of_scores * v.heads + of_head) * v.capacity + first + thread] =
@@ -192,9 +201,9 @@ STRATA_DEVICE_INLINE void cached_softmax_block(const ThreadBlock& block, const C
 
 // --- sums
 
-/// A thread adds up one element of one head over all keys, whose values are staged tile by tile: one pack of
-/// elements of each key, and the weights of up to kSumHeads heads.
-inline constexpr int kSumWarps = 2, kSumThreads = kSumWarps * 32, kSumHeads = 8, kSumKeys = 256;
+/// A thread adds up one element of one head over all keys, whose values are staged chain by chain: one pack
+/// of elements of each key, and the weights of up to kSumHeads heads.
+inline constexpr int kSumWarps = 2, kSumThreads = kSumWarps * 32, kSumHeads = 8, kSumKeys = kChain;
 template <class T>
 struct SumStage {
   static constexpr int kPack = dispatch::Pack<T>::kSize;
@@ -216,10 +225,8 @@ STRATA_DEVICE_INLINE void cached_weighted_sums(const ThreadBlock& block, const C
   const std::int64_t first_head = kv_head * group + head;
   const float* const weights = x + (of_weights * v.heads + first_head) * v.capacity;
   const T* const values = v.values + visible.cache + element;
-  const auto stage_tile = [&](std::int64_t first) {
-    const int into = static_cast<int>(first / kSumKeys % 2);
-    const std::int64_t left = visible.n - first;
-    const int keys = left < 0 ? 0 : left < kSumKeys ? static_cast<int>(left) : kSumKeys;
+  const auto stage_chain = [&](std::int64_t first, int into) {
+    const int keys = visible.chain(first);
     block.for_each_thread([&](int thread) {
       for (int key = thread; key < kSumKeys; key += kSumThreads)
         stage_pack<kPacked>(block, stage.values[into] + key * kPack,
@@ -234,25 +241,25 @@ STRATA_DEVICE_INLINE void cached_weighted_sums(const ThreadBlock& block, const C
     });
     block.commit_group();
   };
-  block.for_each_thread([&](int thread) { stage.sums[thread] = 0.0f; });
-  stage_tile(0);
-  for (std::int64_t first = 0; first < visible.n; first += kSumKeys) {
-    stage_tile(first + kSumKeys);
+  block.for_each_thread([&](int thread) { stage.sums[thread] = 0.0f; });  // for rows without keys
+  stage_chain(0, 0);
+  int from = 0;
+  for (std::int64_t first = 0; first < visible.n; first += visible.chain(first), from = 1 - from) {
+    const int keys = visible.chain(first);
+    stage_chain(first + keys, 1 - from);
     block.template wait_group<1>();
-    const std::int64_t left = visible.n - first;
-    const int keys = left < kSumKeys ? static_cast<int>(left) : kSumKeys,
-              from = static_cast<int>(first / kSumKeys % 2);
     block.for_each_thread([&](int thread) {
       const int h = thread / kPack, e = thread % kPack;
       if (h >= heads) return;
       const T* const of_element = stage.values[from] + e;
       const float* const of_head = stage.weights[from] + h * kSumKeys;
-      float sum = stage.sums[thread];
+      float chain = 0.0f;
       int key = 0;
       for (; key + 8 <= keys; key += 8)
-        unrolled<8>([&](int i) { sum = sum + of_head[key + i] * to_f32(of_element[(key + i) * kPack]); });
-      for (; key < keys; ++key) sum = sum + of_head[key] * to_f32(of_element[key * kPack]);
-      stage.sums[thread] = sum;
+        unrolled<8>(
+            [&](int i) { chain = fmaf(of_head[key + i], to_f32(of_element[(key + i) * kPack]), chain); });
+      for (; key < keys; ++key) chain = fmaf(of_head[key], to_f32(of_element[key * kPack]), chain);
+      stage.sums[thread] = first == 0 ? chain : stage.sums[thread] + chain;
     });
     block.sync();  // the tile has been read
   }
@@ -277,7 +284,7 @@ constexpr CachedGrids cached_grids(const CachedView<T>& v) {
 #ifdef __CUDACC__
 template <int kWarps>
 struct CachedBlock : BlockWarps<kWarps> {
-  static __device__ __forceinline__ LaneSums& own(LaneSums& sums, int) { return sums; }
+  static __device__ __forceinline__ KeySums& own(KeySums& sums, int) { return sums; }
 };
 #endif
 

@@ -8,7 +8,7 @@
 #include "attention/merge_heads.h"
 #include "cuda/row_math.h"
 
-/// The elements of attention over a KV cache: the operations of cached_attention_kernels.h and row_kernels.h
+/// The elements of attention over a KV cache: the operations of cached_attention.cpp and row_kernels.h
 /// in the same order. Its sums are in cached_attention_blocks.h.
 namespace strata::kernels::detail {
 

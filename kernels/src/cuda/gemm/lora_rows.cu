@@ -5,7 +5,7 @@
 
 #include "cuda/gemm/lora_rows_math.h"
 
-// A half warp computes an element of u, and then an element of y.
+// A half warp computes an element of u, and then a thread an element of y.
 namespace strata::kernels::cuda {
 namespace {
 
@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(kThreads) down(LoraRowsView<T> v) {
 }
 template <class T>
 __global__ void __launch_bounds__(kThreads) up(LoraRowsView<T> v) {
-  if (const std::int64_t item = dispatch::half_warp_index(); item < v.rows * v.part_rows)
-    detail::lora_up_row(HalfWarp(), v, item);
+  const std::int64_t item = dispatch::thread_index();
+  if (item < v.rows * v.part_rows) detail::lora_up_element(v, item);
 }
 
 template <class T>
@@ -56,7 +56,7 @@ Status lora_rows(Backend&, Stream& stream, const LoraRowsArgs& a) {
       v.first_row = part.first_row;
       v.part_rows = part.rows;
       v.rank = part.rank;
-      up<T><<<dispatch::num_blocks(v.rows * part.rows, kRowsPerBlock), kThreads, 0, queue>>>(v);
+      up<T><<<dispatch::num_blocks(v.rows * part.rows, kThreads), kThreads, 0, queue>>>(v);
       STRATA_CUDA_TRY(cudaGetLastError());
       v.b += part.rows * part.rank;
       v.first_u += part.rank;

@@ -142,6 +142,13 @@ struct f32x16 {
 #undef STRATA_F32X16_OPERATOR
 };
 
+/// x * y + z in each lane, rounded once: the only place where a product is not rounded on its own.
+STRATA_HD f32x16 multiply_add(const f32splat& x, const f32x16& y, const f32x16& z) {
+  f32x16 out;
+  STRATA_UNROLL_PARTS
+  for (int i = 0; i < f32x16::kParts; ++i) out.part[i] = Register::multiply_add(x.part, y.part[i], z.part[i]);
+  return out;
+}
 STRATA_HD f32x16 sqrt_of(const f32x16& x) {
   f32x16 out;
   STRATA_UNROLL_PARTS

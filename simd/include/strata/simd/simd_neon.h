@@ -26,6 +26,7 @@ struct Register {
   static STRATA_HD Bits broadcast(std::uint32_t x) { return vdupq_n_u32(x); }
   static STRATA_HD Bits counting() { return Bits{0, 1, 2, 3}; }
   static STRATA_HD Bits max(Bits a, Bits b) { return vmaxq_u32(a, b); }
+  static STRATA_HD Part multiply_add(Part x, Part y, Part z) { return vfmaq_f32(z, x, y); }
   static STRATA_HD Part sqrt(Part x) { return vsqrtq_f32(x); }
   static STRATA_HD Part select_greater(Part a, Part b, Part x, Part y) {
     return vbslq_f32(vcgtq_f32(a, b), x, y);

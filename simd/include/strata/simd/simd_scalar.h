@@ -30,6 +30,7 @@ struct Register {
     __builtin_memcpy(p, &half, sizeof half);
   }
   static STRATA_HD Part broadcast(float x) { return x; }
+  static STRATA_HD Part multiply_add(Part x, Part y, Part z) { return __builtin_fmaf(x, y, z); }
   template <class T>
   static STRATA_HD Part load(const T* p) {
     return to_f32(*p);

@@ -52,6 +52,21 @@ struct Register {
     using Signed = xsimd::batch<std::int32_t, Arch>;
     return xsimd::bitwise_cast<Part>((xsimd::bitwise_cast<Signed>(t) + Signed(127)) << 23);
   }
+  /// x * y + z, rounded once.
+  static STRATA_HD Part multiply_add(Part x, Part y, Part z) {
+#if defined(STRATA_ISA_IS_avx512)
+    return _mm512_fmadd_ps(x, y, z);
+#elif defined(STRATA_ISA_IS_avx2)
+    return _mm256_fmadd_ps(x, y, z);
+#else
+    alignas(16) float a[kLanes], b[kLanes], c[kLanes];
+    store(a, x);
+    store(b, y);
+    store(c, z);
+    for (int i = 0; i < kLanes; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    return load(c);
+#endif
+  }
   using Bits = xsimd::batch<std::uint32_t, Arch>;
   static STRATA_HD Bits bits_of(Part x) { return xsimd::bitwise_cast<Bits>(x); }
   static STRATA_HD Part float_of(Bits x) { return xsimd::bitwise_cast<Part>(x); }

@@ -39,6 +39,19 @@ class HalfWarp {
     for (int width = kLanes / 2; width > 0; width /= 2) x = x + __shfl_xor_sync(mask(), x, width);
     return x;
   }
+  /// f(0) + f(1) + ... + f(n - 1), added in order, in every lane; each lane computes every sixteenth.
+  template <class F>
+  __device__ float sum_in_order(std::int64_t n, const F& f) const {
+    float total = 0.0f;
+    for (std::int64_t first = 0; first < n; first += kLanes) {
+      const float own = first + lane_ < n ? f(first + lane_) : 0.0f;
+      for (int i = 0; i < kLanes && first + i < n; ++i) {
+        const float next = __shfl_sync(mask(), own, i, kLanes);
+        total = first + i == 0 ? next : total + next;
+      }
+    }
+    return total;
+  }
   template <class F>
   __device__ float max(std::int64_t n, float lowest, const F& f) const {
     float x = lowest;

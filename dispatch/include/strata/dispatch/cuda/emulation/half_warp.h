@@ -24,6 +24,12 @@ class EmulatedHalfWarp {
     return lanes[0];
   }
   template <class F>
+  float sum_in_order(std::int64_t n, const F& f) const {
+    float total = 0.0f;
+    for (std::int64_t i = 0; i < n; ++i) total = i == 0 ? f(i) : total + f(i);
+    return total;
+  }
+  template <class F>
   float max(std::int64_t n, float lowest, const F& f) const {
     float x = lowest;
     for (std::int64_t i = 0; i < n; ++i) {
