@@ -80,14 +80,14 @@ TEST(LogSoftmaxTest, ItIsAccurateAlsoForManyAndForExtremeLogits) {
   for (const std::int32_t token : {0, 7, 9, 199999}) {
     bool greedy = true;
     const double expected = reference(logits, static_cast<std::size_t>(token));
-    EXPECT_NEAR(log_softmax_at(logits, token, greedy), expected, 1e-6);
+    EXPECT_NEAR(log_softmax_at(logits, token, greedy), expected, 3e-7 * (1 + std::abs(expected)));
     EXPECT_EQ(greedy, token == 7);
   }
   std::vector<float> flat(200000, 0.25F);
   bool greedy = true;
-  EXPECT_NEAR(log_softmax_at(flat, 0, greedy), -std::log(200000.0), 1e-6);
+  EXPECT_NEAR(log_softmax_at(flat, 0, greedy), -std::log(200000.0), 2e-6);
   EXPECT_TRUE(greedy) << "the first of equals";
-  EXPECT_NEAR(log_softmax_at(flat, 1, greedy), -std::log(200000.0), 1e-6);
+  EXPECT_NEAR(log_softmax_at(flat, 1, greedy), -std::log(200000.0), 2e-6);
   EXPECT_FALSE(greedy);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <strata/kernels/cross_entropy.h>
 #include <strata/model/decoder.h>
 #include <strata/runtime/str.h>
 
@@ -12,9 +13,7 @@ double log_softmax_at(std::span<const float> logits, std::int32_t token, bool& g
   const auto at = static_cast<std::size_t>(token);
   const auto most = std::max_element(logits.begin(), logits.end());
   if (static_cast<std::size_t>(most - logits.begin()) != at) greedy = false;
-  double sum = 0;
-  for (const float logit : logits) sum += static_cast<double>(std::exp(logit - *most));
-  return static_cast<double>(logits[at]) - static_cast<double>(*most) - std::log(sum);
+  return static_cast<double>(kernels::log_probability(logits, token));
 }
 
 Result<std::vector<SequenceScore>> Scorer::run(std::span<const ScoreSequence> sequences) {

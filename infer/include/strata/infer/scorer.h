@@ -18,8 +18,9 @@ struct SequenceScore {
   bool greedy = true;
 };
 
-/// ln of the softmax of `logits` at `token`, over all logits; relative error of the sum of exponentials about
-/// 1e-7. `greedy` becomes false if another token is more likely. NaN if a logit is NaN or +Inf.
+/// ln of the softmax of `logits` at `token`, over all logits, with the bits that training's losses have
+/// (kernels::log_probability). `greedy` becomes false if another token is more likely. NaN if a logit is NaN
+/// or +Inf.
 double log_softmax_at(std::span<const float> logits, std::int32_t token, bool& greedy);
 
 /// Computes log-probabilities of given tokens: all sequences, one after the other, go through the engine's
