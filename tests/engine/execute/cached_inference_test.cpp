@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/kernels/bf16_gemm.h>
+#include <strata/kernels/linear.h>
 #include <strata/runtime/memory/alloc_counter.h>
+#include <strata/runtime/str.h>
 
 #include "engine/tiny_run.h"
 #include "support/fault_io.h"
@@ -16,13 +19,15 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kContext = 16, kCachedSequences = 3;
 
-ProgramSet cached_programs(const DecoderConfig& config, std::int64_t prefill_rows = 5) {
+ProgramSet cached_programs(const DecoderConfig& config, std::int64_t prefill_rows = 5,
+                           DType compute = DType::f32) {
+  const CacheShape decode = {kCachedSequences, kCachedSequences, kContext, kCachedSequences};
+  CacheShape prefill = decode;
+  prefill.rows = prefill_rows;
   ProgramSet set;
-  set[ProgramRole::infer] = must(record_decoder(config, 1, DecoderHead::logits));
-  set[ProgramRole::prefill] =
-      must(record_cached_decoder(config, {prefill_rows, kCachedSequences, kContext, kCachedSequences}));
-  set[ProgramRole::decode] =
-      must(record_cached_decoder(config, {kCachedSequences, kCachedSequences, kContext, kCachedSequences}));
+  set[ProgramRole::infer] = must(record_decoder(config, 1, DecoderHead::logits, DecoderRows::whole, compute));
+  set[ProgramRole::prefill] = must(record_cached_decoder(config, prefill, compute));
+  set[ProgramRole::decode] = must(record_cached_decoder(config, decode, compute));
   return set;
 }
 
@@ -62,22 +67,47 @@ std::vector<std::string> family_names() { return {decoder_families().begin(), de
 
 class CachedFamilyTest : public ::testing::TestWithParam<std::string> {
  protected:
+  CachedFamilyTest() {
+    if (!kernels::host_rows_are_exact()) exactness_ = 1e-5;
+  }
+  ~CachedFamilyTest() override { kernels::force_widened_bf16_gemm(false); }
+  void expect_logits(std::span<const float> got, std::span<const float> want, const std::string& what) const {
+    if (exactness_ == 0) {
+      EXPECT_EQ(
+          test::differing_bits(std::vector(got.begin(), got.end()), std::vector(want.begin(), want.end())),
+          0u)
+          << what;
+    } else {
+      EXPECT_LE(test::relative_error(got, want), exactness_) << what;
+    }
+  }
+  void expect_logits_in_any_pieces(DType compute) {
+    TinyRun run(must(Engine::plan(cached_programs(config, 5, compute), {})));
+    must(run.engine->initialize(1));
+    const std::vector<std::int32_t> tokens = text(1, kContext);
+    const auto want = whole_logits(*run.engine, tokens);
+    const std::vector<std::vector<std::size_t>> cuts = {
+        std::vector<std::size_t>(kContext, 1), {5, 5, 5, 1}, {4, 1, 1, 5, 2, 3}};
+    for (std::size_t c = 0; c < cuts.size(); ++c) {
+      const auto got = cached_logits(*run.engine, tokens, static_cast<std::int32_t>(c), cuts[c]);
+      for (std::size_t i = 0, end = 0; i < got.size(); ++i) {
+        end += cuts[c][i];
+        expect_logits(got[i], want[end - 1], str(to_string(compute), ", cut ", c, ", token ", end - 1));
+      }
+    }
+  }
   const DecoderConfig config = test::tiny_of_family(GetParam());
+
+ private:
+  double exactness_ = 0;  // relative; 0: bit by bit
 };
 
+// What is trained is what is served: the program of whole sequences is the forward of training.
 TEST_P(CachedFamilyTest, AnySplitOfAPromptHasTheLogitsOfTheWholeContext) {
-  TinyRun run(must(Engine::plan(cached_programs(config), {})));
-  must(run.engine->initialize(1));
-  const std::vector<std::int32_t> tokens = text(1, kContext);
-  const auto want = whole_logits(*run.engine, tokens);
-  const std::vector<std::vector<std::size_t>> cuts = {
-      std::vector<std::size_t>(kContext, 1), {5, 5, 5, 1}, {4, 1, 1, 5, 2, 3}};
-  for (std::size_t c = 0; c < cuts.size(); ++c) {
-    const auto got = cached_logits(*run.engine, tokens, static_cast<std::int32_t>(c), cuts[c]);
-    for (std::size_t i = 0, end = 0; i < got.size(); ++i) {
-      end += cuts[c][i];
-      EXPECT_LE(test::relative_error(got[i], want[end - 1]), 1e-5) << "cut " << c << ", token " << end - 1;
-    }
+  expect_logits_in_any_pieces(DType::f32);
+  for (const bool widened : {false, true}) {
+    kernels::force_widened_bf16_gemm(widened);
+    expect_logits_in_any_pieces(DType::bf16);
   }
 }
 
@@ -101,9 +131,8 @@ TEST_P(CachedFamilyTest, SequencesOfOneRunDoNotSeeEachOther) {
     const auto logits = must(run.engine->extend(std::span(rows).subspan(at, n), wanted));
     const std::vector<float> got(logits.begin(), logits.end());
     for (std::size_t k = 0; k < ends.size(); ++k)
-      EXPECT_LE(test::relative_error(std::span(got).subspan(50 * k, 50),
-                                     whole_logits(*run.engine, texts[ends[k]]).back()),
-                1e-5);
+      expect_logits(std::span(got).subspan(50 * k, 50), whole_logits(*run.engine, texts[ends[k]]).back(),
+                    str("sequence ", ends[k]));
     at += n;
   }
 }
