@@ -2,9 +2,10 @@
 """Runs of every kind, made by an earlier strata, go on with this one to the bits that the earlier one ended with.
 
     old_runs.py --strata PROGRAM           resumes the runs of old_runs.tar.xz from their first checkpoints
+    old_runs.py --strata PROGRAM --expect  the bits that they end with become old_runs.json
     old_runs.py --strata PROGRAM --record  makes old_runs.tar.xz and old_runs.json with PROGRAM
 
-The archive is only made again when a run of an earlier strata may no longer be resumed, which CHANGELOG.md then says. On
+What they end with changes with a change of all bits, which CHANGELOG.md then says. The archive is only made again when a run of an earlier strata may no longer be resumed, which CHANGELOG.md then says. On
 another CPU model than the recorder's, a GEMM's blocking may give other bits: there the losses must agree to 1e-3."""
 import argparse
 import json
@@ -117,6 +118,17 @@ def record(runs):
     print(f"{len(KINDS)} runs, {ARCHIVE.stat().st_size} bytes")
 
 
+def expect(runs):
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(runs.folder)
+    expected = {}
+    for name in KINDS:
+        runs.move_paths(name, PLACE, str(runs.folder))
+        runs.must("train", "--resume", name)
+        expected[name] = runs.outcome(name)
+    EXPECTED.write_text(json.dumps({"cpu": cpu_key(), "runs": expected}, indent=1) + "\n")
+
+
 def problem_of(runs, name, want, same_cpu):
     runs.move_paths(name, PLACE, str(runs.folder))
     done = runs.strata("train", "--resume", name)
@@ -146,9 +158,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--strata", required=True, type=pathlib.Path)
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--expect", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(arguments.strata.resolve(), folder)
+        if arguments.expect:
+            return expect(runs)
         return record(runs) if arguments.record else compare(runs)
 
 
