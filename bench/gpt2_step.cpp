@@ -28,11 +28,8 @@
 #include <fmt/ranges.h>
 
 #include <strata/engine/engine.h>
-#include <strata/graph/op_attrs.h>
-#include <strata/graph/op_list.h>
 #include <strata/graph/passes.h>
 #include <strata/kernels/bf16_gemm.h>
-#include <strata/kernels/linear.h>
 #include <strata/model/decoder.h>
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/rng.h>
@@ -40,6 +37,7 @@
 
 #include "attention_products.h"
 #include "engine/program_trainer.h"
+#include "linear_products.h"
 
 namespace {
 
@@ -207,58 +205,28 @@ class TrainerSteps final : public Steps {
   std::unique_ptr<strata::TrainerSession> session_;
 };
 
-/// The GEMMs of a step: y = x w^T, dx = dy w and dw = dy^T x of each linear layer. Weights and their
-/// gradients have their own memory, as in a step; activations of one size share a buffer, so that no step has
-/// better locality.
+/// The GEMMs of a step, and the products of its attention.
 class GemmSteps final : public Steps {
  public:
   explicit GemmSteps(const Measured& measured)
       : pool_(must(strata::ThreadPool::create(measured.threads))),
-        backend_(must(strata::create_host_backend({}, *pool_, clock_))) {
+        backend_(must(strata::create_host_backend({}, *pool_, clock_))),
+        linears_(record(measured, strata::DecoderHead::logits), *backend_) {
     const strata::DecoderConfig config = gpt2_124m(measured.seq);
     if (measured.mode == "products")
       attention_.resize(static_cast<std::size_t>(config.layers),
                         {measured.sequences, measured.seq, config.heads, config.hidden / config.heads});
-    const strata::Program program = record(measured, strata::DecoderHead::logits);
-    for (const strata::Instr& instr : program.code) {
-      if (instr.op != strata::Op::linear) continue;
-      const strata::ValueInfo& x = program.value(instr.in[0]);
-      const strata::ValueInfo& w = program.value(instr.in[1]);
-      const strata::Shape y = program.value(instr.out[0]).shape;
-      const bool last = instr.attrs.as<strata::LinearAttrs>()
-                            .f32_out;  // the head: the gradient of its weight is f32, as in a step
-      layers_.push_back({buffer_view(x, "x"), buffer_view(w, w.name), buffer_view({"", y, x.dtype}, "y"),
-                         buffer_view(x, "dx"),
-                         buffer_view({"", w.shape, last ? strata::DType::f32 : w.dtype}, "d" + w.name)});
-    }
   }
   void step() override {
-    for (const Layer& layer : layers_) {
-      strata::kernels::linear_forward_host({layer.x, layer.w, {}, layer.y}, *pool_);
-      strata::kernels::linear_backward_input_host({layer.y, layer.w, layer.dx}, *pool_);
-      strata::kernels::linear_backward_weight_host({layer.y, layer.x, layer.dw}, *pool_);
-    }
+    linears_.run(*pool_);
     for (strata::bench::AttentionProducts& attention : attention_) attention.run(*pool_);
   }
 
  private:
-  struct Layer {
-    strata::TensorView x, w, y, dx, dw;
-  };
-  strata::TensorView buffer_view(const strata::ValueInfo& value, const std::string& role) {
-    const auto [at, fresh] = buffers_.try_emplace({role, value.shape.n_elems()});
-    if (fresh) {
-      at->second = must(backend_->allocate(strata::MemoryKind::device, value.bytes()));
-      std::memset(at->second.view().data, 0x3C, value.bytes());  // about 0.01, both in f32 and in bf16
-    }
-    return {at->second.view().data, value.shape, value.dtype};
-  }
-
   strata::SteadyClock clock_;
   std::unique_ptr<strata::ThreadPool> pool_;
   std::unique_ptr<strata::Backend> backend_;
-  std::map<std::pair<std::string, std::int64_t>, strata::Buffer> buffers_;
-  std::vector<Layer> layers_;
+  strata::bench::LinearProducts linears_;
   std::vector<strata::bench::AttentionProducts> attention_;  // one for each layer
 };
 
