@@ -67,6 +67,36 @@ TEST_P(CliMixersE2e, AFolderIsWrittenReadAdaptedAndContinued) {
   ASSERT_EQ(merged.exit_code, 0) << merged.err;
 }
 
+// States end with documents, also where the layers that carry them are on other ranks.
+TEST_P(CliMixersE2e, PackedDocumentsHaveTheSameBitsOnStagesOfAPipeline) {
+  const std::string text = read_all(file("train.txt"));
+  std::string records;
+  for (std::size_t at = 0, length = 7; at + length < text.size();
+       at += length, length = 7 + length * 31 % 190)
+    records += nlohmann::json{{"text", text.substr(at, length)}}.dump() + "\n";
+  write("documents.jsonl", records);
+  const Words packed = {"data.train=documents.jsonl", "data.packing=pack", "train.dtype=f32"};
+  const auto parameters = [&](const Words& words) {
+    Words all = packed;
+    all.insert(all.end(), words.begin(), words.end());
+    const ProgramResult run = strata(run_of("run", all));
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(strata({"export", "run", "--out", "model"}).exit_code, 0);
+    const auto found = std::pair(loss_bits("run"), read_all(file("model/model.safetensors")));
+    std::filesystem::remove_all(file("run"));
+    std::filesystem::remove_all(file("model"));
+    return found;
+  };
+  const auto alone = parameters({});
+  EXPECT_EQ(alone.first.size(), 4u);
+  for (const Words& stages : {Words{"parallel.ranks=2", "parallel.pp=2"},
+                              Words{"parallel.ranks=4", "parallel.pp=4", "train.recompute=full"}}) {
+    const auto found = parameters(stages);
+    EXPECT_EQ(found.first, alone.first) << stages[0];
+    EXPECT_TRUE(found.second == alone.second) << stages[0];
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, CliMixersE2e,
                          ::testing::Values("qwen3_5_text", "qwen3_next", "lfm2", "deepseek_v3",
                                            "granitemoehybrid", "falcon_h1", "nemotron_h", "gemma4_text"),
