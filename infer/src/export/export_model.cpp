@@ -99,6 +99,15 @@ Result<std::string> export_adapter(const ExportRequest& request, const LoadedCon
   return text + "checked: all tensors read back as they were written\n";
 }
 
+/// What an export says of other parts.
+std::string copied(const OtherParts& parts, DType dtype) {
+  std::string text = str("copied ", describe(parts), ", from ", parts.folder);
+  if (const std::size_t n = parts.quantized_matrices(); n > 0)
+    text += str("; ", n, n == 1 ? " quantized matrix" : " quantized matrices", " among them as ",
+                to_string(dtype));
+  return text + "\n";
+}
+
 Result<std::string> export_folder(const ExportRequest& request, const LoadedConfig& loaded,
                                   const ExportedModel& model) {
   Io& io = posix_io();
@@ -115,7 +124,7 @@ Result<std::string> export_folder(const ExportRequest& request, const LoadedConf
       str("wrote ", request.out_dir, " from ", model.from, ": ", model.decoder.family, ", ",
           to_string(options.dtype),
           trained_part(loaded.config) == TrainedPart::adapters ? ", with the adapter merged\n" : "\n");
-  if (model.others) text += str("copied ", describe(*model.others), ", from ", model.others->folder, "\n");
+  if (model.others) text += copied(*model.others, options.dtype);
   STRATA_TRY_ASSIGN(const TokenizerConfig words, load_tokenizer_config(io, request.out_dir));
   const Status reader = check_tokenizer_reader(*model.tokenizer, model.decoder.family, words.tokenizer_class);
   if (!reader.is_ok() && request.check) return reader.annotate(request.out_dir);

@@ -47,21 +47,15 @@ Status write_shard(Io& io, const std::string& path, const std::vector<HfTensor>&
     specs.push_back({tensor.name, std::string(safetensors_dtype(stored_dtype(tensor, dtype))), tensor.shape});
   STRATA_TRY_ASSIGN(const auto writer,
                     SafetensorsWriter::create(io, path, std::move(specs), {{"format", "pt"}}));
-  std::vector<float> block, rounded;
-  std::vector<std::byte> raw;
+  const auto append = [&](std::span<const std::byte> bytes) { return writer->append(bytes); };
   for (const HfTensor& tensor : tensors) {
     STRATA_TRY_ASSIGN(const std::span<const float> param, params.get(tensor.param));
-    for (std::int64_t at = 0; at < tensor.n_elems(); at += detail::kElemsAtOnce) {
-      block.resize(static_cast<std::size_t>(std::min(detail::kElemsAtOnce, tensor.n_elems() - at)));
-      gather_hf(tensor, config, at, param, block);
-      const DType stored = stored_dtype(tensor, dtype);
-      raw.resize(block.size() * size_of(stored));
-      STRATA_TRY(narrow_from_f32(block, stored, raw));
-      rounded.resize(block.size());
-      STRATA_TRY(widen_to_f32(stored, raw, rounded));
-      STRATA_TRY(detail::check_written(tensor.name, at, block, rounded, to_string(stored)));
-      STRATA_TRY(writer->append(raw));
-    }
+    const auto elements = [&](std::int64_t at, std::span<float> into) {
+      gather_hf(tensor, config, at, param, into);
+      return Status::ok();
+    };
+    STRATA_TRY(
+        detail::write_rounded(tensor.name, tensor.n_elems(), stored_dtype(tensor, dtype), elements, append));
   }
   return writer->finish();
 }
@@ -81,15 +75,16 @@ std::string index_json(const std::vector<std::vector<HfTensor>>& all, const deta
       total += static_cast<std::uint64_t>(tensor.n_elems()) * size_of(stored_dtype(tensor, dtype));
     }
   for (std::size_t i = all.size(); i < n; ++i)
-    for (const OtherTensor* const tensor : others.shards()[i - all.size()]) {
-      map[tensor->name] = shard_name(i, n);
-      total += tensor->bytes;
+    for (const detail::WrittenTensor& tensor : others.shards()[i - all.size()]) {
+      map[tensor.name] = shard_name(i, n);
+      total += tensor.bytes;
     }
   return nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n";
 }
 
-std::string config_text(const DecoderConfig& config, const HfExport& options) {
-  const bool is_whole = options.others.has_value();
+std::string config_text(const DecoderConfig& config, const HfExport& options,
+                        const detail::WrittenParts& others) {
+  const bool is_whole = others.kind() != nullptr;
   nlohmann::json root =
       nlohmann::json::parse(is_whole ? detail::whole_config_json(config, options.dtype, options.source_config)
                                      : hf_config_json(config, options.dtype, options.source_config));
@@ -105,6 +100,7 @@ std::string config_text(const DecoderConfig& config, const HfExport& options) {
   for (const auto& [key, id] : said.items())
     if (text == root.end() || root.contains(key)) root[key] = id;
   if (text != root.end()) text->update(said);
+  others.name_extra_layers(text == root.end() ? root : *text);
   return root.dump(2) + "\n";
 }
 
@@ -126,7 +122,7 @@ Status write_folder(Io& io, const std::string& path, const DecoderConfig& config
                                      index_json(all, others, options.dtype)));
   for (const auto& [name, text] : options.files)
     STRATA_TRY(write_text_atomically(io, path + "/" + name, text));
-  return write_text_atomically(io, path + "/config.json", config_text(config, options));
+  return write_text_atomically(io, path + "/config.json", config_text(config, options, others));
 }
 
 }  // namespace
@@ -171,7 +167,7 @@ Status check_hf_export(Io& io, const std::string& path, const ParamSource& sourc
       return Status::error(Code::corrupt,
                            str(path, ": ", tensor.param, " has other values when it is read back"));
   }
-  return others ? detail::check_written_parts(io, path, *others) : Status::ok();
+  return others ? detail::check_written_parts(io, path, *others, dtype) : Status::ok();
 }
 
 }  // namespace strata

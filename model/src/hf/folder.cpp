@@ -14,6 +14,7 @@
 #include "hf/shard_files.h"
 #include "hf/config/text.h"
 #include "hf/text_model.h"
+#include "hf/whole/other_names.h"
 #include "hf/stored/stored_forms.h"
 #include <strata/text/model_files.h>
 
@@ -22,20 +23,6 @@ namespace {
 
 constexpr std::uint64_t kConfigLimit = 16 << 20;
 constexpr std::size_t kProblemsShown = 20;
-
-/// Whether a tensor predicts further tokens, which neither transformers nor strata trains: files of GLM-4.5
-/// and DeepSeek-V3 have layers behind the last one for it, those of Qwen3-Next tensors of another name.
-bool is_of_extra_layer(const std::string& name, const DecoderConfig& config) {
-  const detail::HfFamily& family = detail::family_of(config).hf;
-  if ((family.mixers == detail::HfMixers::delta || family.mixers == detail::HfMixers::nemotron) &&
-      name.starts_with("mtp."))
-    return true;
-  if (family.experts < detail::HfExperts::deepseek_v2 || !name.starts_with(family.names.layer)) return false;
-  const std::string rest = name.substr(family.names.layer.size());
-  const auto digits = static_cast<std::size_t>(
-      std::find_if(rest.begin(), rest.end(), [](char c) { return c < '0' || c > '9'; }) - rest.begin());
-  return digits > 0 && digits < 9 && std::stoll(rest.substr(0, digits)) >= config.layers;
-}
 
 class Problems {
  public:
@@ -297,11 +284,11 @@ Status HfFolder::locate_tensors(bool must_be_complete) {
   const auto of_quantized = open_quantized([&](const std::string& what) { problems.add(what); });
   for (const auto& file : files_)
     for (const SafetensorsEntry& entry : file->entries()) {
-      if (whole_ != nullptr && whole_->is_of_others(entry.name)) continue;
+      if (detail::is_of_others(entry.name, whole_, config_)) continue;
       const std::string name = whole_ != nullptr ? whole_->in_text_model(entry.name) : entry.name;
       const auto dtype = dtype_from_safetensors(entry.dtype);
       const bool readable = (dtype && is_stored_dtype(*dtype)) || of_quantized.count(name) != 0;
-      if (is_hf_buffer(name) || is_of_extra_layer(name, config_)) continue;
+      if (is_hf_buffer(name)) continue;
       if (!readable) problems.add(str(entry.name, " is ", entry.dtype, "; F32, BF16 and F16 can be read"));
       if (!locations_
                .try_emplace(

@@ -32,8 +32,7 @@ Result<std::string> ignored_training_settings(const std::string& config_json) {
     for (const char* const key : family->hf.dropouts)
       if (key != nullptr) asked[key] = 0.1;
   for (const auto& [key, value] : root.items())
-    if ((is_dropout(key) || key == "num_nextn_predict_layers") && value.is_number())
-      asked[key] = value.get<double>();
+    if (is_dropout(key) && value.is_number()) asked[key] = value.get<double>();
   std::string text;
   for (const auto& [key, value] : asked)
     if (value > 0) text += str(text.empty() ? "" : ", ", key, " = ", value);

@@ -1,8 +1,12 @@
 #include "hf/written_values.h"
 
+#include <algorithm>
+
 #include <strata/model/hf/tensors.h>
 #include <strata/runtime/convert.h>
 #include <strata/runtime/str.h>
+
+#include "hf/folder_files.h"
 
 namespace strata::detail {
 
@@ -30,6 +34,23 @@ Status check_written(const std::string& tensor, std::int64_t begin, std::span<co
     return Status::error(Code::diverged, where + ": the run diverged; export an earlier checkpoint");
   return Status::error(Code::invalid, str(where, ", which ", format, " cannot hold: export as f32",
                                           format == "bf16" ? "" : " or bf16"));
+}
+
+Status write_rounded(const std::string& tensor, std::int64_t n, DType dtype, const ElementSource& elements,
+                     const ByteSink& into) {
+  std::vector<float> block, rounded;
+  std::vector<std::byte> raw;
+  for (std::int64_t at = 0; at < n; at += kElemsAtOnce) {
+    block.resize(static_cast<std::size_t>(std::min(kElemsAtOnce, n - at)));
+    STRATA_TRY(elements(at, block));
+    raw.resize(block.size() * size_of(dtype));
+    STRATA_TRY(narrow_from_f32(block, dtype, raw));
+    rounded.resize(block.size());
+    STRATA_TRY(widen_to_f32(dtype, raw, rounded));
+    STRATA_TRY(check_written(tensor, at, block, rounded, to_string(dtype)));
+    STRATA_TRY(into(raw));
+  }
+  return {};
 }
 
 }  // namespace strata::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include <strata/model/hf/folder.h>
+#include <strata/runtime/dtype.h>
 
 namespace strata::detail {
 
@@ -33,5 +35,14 @@ class ParamCache {
 /// only `format` makes it so, with the formats that hold it.
 Status check_written(const std::string& tensor, std::int64_t begin, std::span<const float> values,
                      std::span<const float> rounded, std::string_view format);
+
+using ByteSink = std::function<Status(std::span<const std::byte>)>;
+/// Gives the elements of a tensor from `begin` on.
+using ElementSource = std::function<Status(std::int64_t begin, std::span<float> into)>;
+
+/// Rounds the `n` elements of a tensor to `dtype` and gives their bytes to `into`, at most 1 MiB of f32 at a
+/// time. Errors: those of check_written(), of `elements` and of `into`.
+Status write_rounded(const std::string& tensor, std::int64_t n, DType dtype, const ElementSource& elements,
+                     const ByteSink& into);
 
 }  // namespace strata::detail

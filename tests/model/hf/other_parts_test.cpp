@@ -25,6 +25,8 @@ const WholeKind kWholeKinds[] = {{"ministral3", "mistral3"},
                                  {"deepseek_v3", "kimi_k25"},
                                  {"deepseek_v3", "deepseek_v32"}};
 
+const json kTilesOfFp8 = {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
+
 class OtherPartsTest : public ::testing::TestWithParam<WholeKind> {
  protected:
   OtherParts record() const { return must(digest_other_parts(posix_io(), source.path)).value(); }
@@ -79,8 +81,8 @@ TEST_P(OtherPartsTest, TensorsAreWrittenByteForByteBesideTheTextModelsOwn) {
 json& text_in(json& root) { return root.contains("text_config") ? root["text_config"] : root; }
 
 TEST_P(OtherPartsTest, TheConfigIsTheWholeModelsButForTheDtypeAndTheTokens) {
-  text_in(source.root)["quantization_config"] = {{"quant_method", "fp8"}};
-  source.root["quantization_config"] = {{"quant_method", "fp8"}};
+  text_in(source.root)["quantization_config"] = kTilesOfFp8;
+  source.root["quantization_config"] = kTilesOfFp8;
   source.write();
   ASSERT_TRUE(exported(record(), {.dtype = DType::f16, .token_ids = {.eos = {3, 4}}}).is_ok());
   json want = source.root;
@@ -151,7 +153,7 @@ TEST_P(OtherPartsTest, QuantizedTensorsAreRefusedAsNothingWouldSaySo) {
   source.write();
   EXPECT_TRUE(exported(record()).is_ok());  // no quantization_config explains them in the source either
   must(posix_io().remove_all(out));
-  source.root["quantization_config"] = {{"quant_method", "fp8"}};
+  source.root["quantization_config"] = kTilesOfFp8;
   source.write();
   refuses(exported(record()), Code::unsupported, {source.others.begin()->first, "F8_E4M3"});
 }
@@ -194,6 +196,16 @@ TEST(OtherPartsOfTest, AreDescribedByTheBeginningsOfTheirNames) {
       "/m",
       {{"model.visual.a", "F32", {512}, 2048}, {"model.visual.b", "F32", {1}, 4}, {"mtp.a", "F32", {1}, 4}}};
   EXPECT_EQ(describe(parts), "3 tensors (2.0 KiB), whose names begin with model.visual. and mtp.");
+  OtherParts layers{"/m", {}};
+  for (const char* const name :
+       {"model.layers.0.self_attn.indexer.wk.weight", "model.layers.0.self_attn.indexer.wq_b.weight",
+        "model.layers.1.self_attn.indexer.wk.weight", "model.layers.1.self_attn.indexer.wq_b.weight",
+        "model.layers.2.eh_proj.weight", "model.layers.2.mlp.gate.weight", "model.layers.3.eh_proj.weight",
+        "model.layers.3.mlp.gate.weight"})
+    layers.tensors.push_back({name, "F32", {512}, 2048});
+  EXPECT_EQ(describe(layers),
+            "8 tensors (16.0 KiB), whose names begin with model.layers.*.self_attn.indexer., model.layers.2. "
+            "and model.layers.3.");
 }
 
 }  // namespace

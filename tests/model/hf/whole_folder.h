@@ -13,8 +13,8 @@
 
 namespace strata::test {
 
-/// A folder of a whole model in two files: the text model's tensors, with the values of values_named(), and
-/// what else the model has.
+/// A folder of a whole model, or of a text model with a layer that predicts further tokens, in two files: the
+/// text model's tensors, with the values of values_named(), and what else the model has.
 class WholeFolder {
  public:
   WholeFolder(const std::string& folder, const DecoderConfig& config, const std::string& type)
@@ -32,28 +32,28 @@ class WholeFolder {
       root.update(
           {{"model_type", type}, {"index_topk", 64}, {"image_token_index", 10}, {"dtype", "bfloat16"}});
     }
-    const detail::WholeModel* const whole = detail::whole_model_of(root);
+    const detail::WholeModel* const whole = detail::whole_model_of(type == config.family ? own : root);
+    if (whole == nullptr) root = own;
     for (const HfTensor& tensor : hf_tensors(config)) {
       std::vector<float> values(static_cast<std::size_t>(tensor.n_elems())), param(size_of_param(tensor));
       must(values_named(tensor.param, param));
       gather_hf(tensor, config, 0, param, values);
-      text[whole->in_files(tensor.name)] = {"F32", tensor.shape, bytes_of(std::span<const float>(values))};
+      text[whole == nullptr ? tensor.name : whole->in_files(tensor.name)] = {
+          "F32", tensor.shape, bytes_of(std::span<const float>(values))};
     }
-    for (const std::string_view beginning : whole->others) {
-      if (beginning.empty()) continue;
-      others[str(beginning, "patches.weight")] = {"BF16", {3, 2}, noise(12, beginning.size())};
-      others[str(beginning, "positions")] = {"I64", {2}, noise(16, beginning.size() + 1)};
-    }
-    const std::string in_layer =
-        whole->inside_layers.empty() ? "" : str("model.layers.0", whole->inside_layers);
-    if (!in_layer.empty()) others[str(in_layer, "patches.weight")] = {"BF16", {3, 2}, noise(12, 1)};
-    others[str(in_layer, whole->others[0], "wide.weight")] = {"F32", {300, 1000}, noise(1'200'000, 7)};
     files = {{"preprocessor_config.json", "{\"size\": 14}"},
              {"chat_template.json", "{}"},
              {"tokenizer_config.json", "{\"of\": \"the source\"}"},
              {"README.md", "a card"}};
+    if (whole != nullptr) add_others(*whole);
   }
 
+  /// Adds what predicts further tokens, whose names begin with `beginning`.
+  void add_extra_layer(const std::string& beginning) {
+    others[beginning + "enorm.weight"] = {"BF16", {3, 2}, noise(12, 1)};
+    others[beginning + "eh_proj.weight"] = {"F32", {30, 100}, noise(12'000, 2)};
+    others[beginning + "self_attn.rotary_emb.inv_freq"] = {"F32", {2}, noise(8, 3)};
+  }
   void write() const {
     must(posix_io().make_dirs(path));
     must(write_text_atomically(posix_io(), path + "/config.json", root.dump()));
@@ -81,6 +81,17 @@ class WholeFolder {
   std::map<std::string, std::string> files;
 
  private:
+  void add_others(const detail::WholeModel& whole) {
+    for (const std::string_view beginning : whole.others) {
+      if (beginning.empty()) continue;
+      others[str(beginning, "patches.weight")] = {"BF16", {3, 2}, noise(12, beginning.size())};
+      others[str(beginning, "positions")] = {"I64", {2}, noise(16, beginning.size() + 1)};
+    }
+    const std::string in_layer =
+        whole.inside_layers.empty() ? "" : str("model.layers.0", whole.inside_layers);
+    if (!in_layer.empty()) others[str(in_layer, "patches.weight")] = {"BF16", {3, 2}, noise(12, 1)};
+    others[str(in_layer, whole.others[0], "wide.weight")] = {"F32", {300, 1000}, noise(1'200'000, 7)};
+  }
   std::size_t size_of_param(const HfTensor& of) const {
     std::int64_t n = 0;
     for (const HfTensor& tensor : hf_tensors(config_))

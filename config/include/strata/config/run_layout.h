@@ -25,7 +25,7 @@ inline constexpr const char* kGemmAlgorithmsFile = "gemm_algorithms.txt";
 inline constexpr const char* kBaseFiles[] = {"config.json", "tokenizer_config.json",
                                              "special_tokens_map.json", "generation_config.json"};
 
-/// The record of what a run that began with a whole model leaves alone: other_parts_json().
+/// The record of what a run leaves alone of the folder that it began with: other_parts_json().
 inline constexpr const char* kOtherPartsFile = "base/other_parts.json";
 
 /// TensorBoard's files, whose names end so that no other program's are taken for them.

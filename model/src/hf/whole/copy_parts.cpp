@@ -85,16 +85,19 @@ Result<PartsSource> PartsSource::open(Io& io, const OtherParts& parts) {
   return source;
 }
 
+StoredTensor PartsSource::find(const std::string& name) const {
+  for (const auto& file : shards_)
+    if (const SafetensorsEntry* const entry = file->find(name)) return {file.get(), entry};
+  return {};
+}
+
 Status PartsSource::check_tensor(const OtherTensor& tensor) const {
-  for (const auto& file : shards_) {
-    const SafetensorsEntry* const entry = file->find(tensor.name);
-    if (entry == nullptr) continue;
-    if (entry->dtype == tensor.dtype && entry->shape == tensor.shape) return {};
-    return changed(*parts_, tensor.name,
-                   str("is ", entry->dtype, " ", shape_text(entry->shape), ", and was ", tensor.dtype, " ",
-                       shape_text(tensor.shape)));
-  }
-  return changed(*parts_, tensor.name, "is missing");
+  const SafetensorsEntry* const entry = find(tensor.name).entry;
+  if (entry == nullptr) return changed(*parts_, tensor.name, "is missing");
+  if (entry->dtype == tensor.dtype && entry->shape == tensor.shape) return {};
+  return changed(*parts_, tensor.name,
+                 str("is ", entry->dtype, " ", shape_text(entry->shape), ", and was ", tensor.dtype, " ",
+                     shape_text(tensor.shape)));
 }
 
 Status PartsSource::check_digest(std::string_view what, const std::string& found,
@@ -106,6 +109,10 @@ Status PartsSource::check_digest(std::string_view what, const std::string& found
 Status PartsSource::copy_tensor(const OtherTensor& tensor, const ByteSink& into) const {
   STRATA_TRY_ASSIGN(const std::string found, stream_tensor(shards_, tensor.name, into));
   return check_digest(tensor.name, found, tensor.digest);
+}
+
+Status PartsSource::check_tensor_bytes(const OtherTensor& tensor) const {
+  return copy_tensor(tensor, [](std::span<const std::byte>) { return Status::ok(); });
 }
 
 Status PartsSource::check_file(Io& io, const OtherFile& file) const {

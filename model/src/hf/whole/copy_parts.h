@@ -1,9 +1,7 @@
 // Copies what a folder has besides its text model, and checks that it is what a record says.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,9 +10,10 @@
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/io/safetensors.h>
 
-namespace strata::detail {
+#include "hf/stored/stored_matrix.h"
+#include "hf/written_values.h"
 
-using ByteSink = std::function<Status(std::span<const std::byte>)>;
+namespace strata::detail {
 
 /// Whether a file of a whole model's folder belongs to no text model: configurations of processors, chat
 /// templates, code and licenses, but no weights, and not what describes the tokens. config.json is one, since
@@ -35,6 +34,9 @@ class PartsSource {
 
   /// Errors: `corrupt` for other bytes than the record's, with both digests; those of `into`.
   Status copy_tensor(const OtherTensor& tensor, const ByteSink& into) const;
+  /// Reads a tensor of which other values are written than its bytes. Errors: as for copy_tensor().
+  Status check_tensor_bytes(const OtherTensor& tensor) const;
+  StoredTensor find(const std::string& name) const;
   /// Writes a new file. Errors: as for copy_tensor().
   Status copy_file(Io& io, const OtherFile& file, const std::string& path) const;
   /// Errors: `corrupt` if the file is another one.

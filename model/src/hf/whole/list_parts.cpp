@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <numeric>
 
+#include <strata/model/hf/config.h>
 #include <strata/model/hf/model_files.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/str.h>
-#include <strata/runtime/units.h>
 #include <strata/text/model_files.h>
 
 #include "hf/folder_files.h"
@@ -15,6 +15,7 @@
 #include "hf/config/text.h"
 #include "hf/text_model.h"
 #include "hf/whole/copy_parts.h"
+#include "hf/whole/other_names.h"
 
 namespace strata {
 namespace {
@@ -24,24 +25,62 @@ constexpr std::uint64_t kWholeConfigLimit = 16 << 20;
 using detail::WholeModel;
 using Shards = std::vector<std::unique_ptr<SafetensorsFile>>;
 
-/// Null for a text model.
-Result<const WholeModel*> kind_of(Io& io, const std::string& folder) {
-  if (is_gguf_file(io, folder)) return nullptr;
+/// What a folder is of, which says the parts of its tensors.
+struct FolderModel {
+  const WholeModel* whole = nullptr;  ///< null for a text model
+  DecoderConfig text;
+};
+
+/// Nothing for a GGUF file, which has no other parts.
+Result<std::optional<FolderModel>> model_in(Io& io, const std::string& folder) {
+  if (is_gguf_file(io, folder)) return std::optional<FolderModel>();
   STRATA_TRY_ASSIGN(const std::string text,
                     detail::read_in_hf_folder(io, folder, "config.json", kWholeConfigLimit));
   STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_config_json(text));
-  return detail::whole_model_of(root);
+  FolderModel model{detail::whole_model_of(root), {}};
+  auto config = decoder_from_hf_config(text);
+  if (!config.has_value()) return config.status().annotate(folder + "/config.json");
+  model.text = *std::move(config);
+  return std::optional(std::move(model));
 }
 
-OtherParts listed(const std::string& folder, const WholeModel& whole, const Shards& shards) {
+OtherParts listed(const std::string& folder, const FolderModel& model, const Shards& shards) {
   OtherParts parts{std::filesystem::absolute(folder).lexically_normal().string()};
   for (const auto& file : shards)
     for (const SafetensorsEntry& entry : file->entries())
-      if (whole.is_of_others(entry.name))
+      if (detail::is_of_others(entry.name, model.whole, model.text))
         parts.tensors.push_back({entry.name, entry.dtype, entry.shape, entry.bytes});
   std::sort(parts.tensors.begin(), parts.tensors.end(),
             [](const OtherTensor& a, const OtherTensor& b) { return a.name < b.name; });
   return parts;
+}
+
+/// A folder's other parts without digests, and its shards; nothing if it has none.
+struct OpenedParts {
+  bool of_whole = false;  ///< the folder is of a whole model
+  OtherParts parts;
+  Shards shards;
+};
+Result<std::optional<OpenedParts>> open_parts(Io& io, const std::string& folder) {
+  STRATA_TRY_ASSIGN(const std::optional<FolderModel> model, model_in(io, folder));
+  const bool of_whole = model && model->whole != nullptr;
+  if (!model || (!of_whole && !detail::may_have_extra_layers(model->text)))
+    return std::optional<OpenedParts>();
+  STRATA_TRY_ASSIGN(Shards shards, detail::open_shards(io, folder));
+  OtherParts parts = listed(folder, *model, shards);
+  if (!of_whole && parts.tensors.empty()) return std::optional<OpenedParts>();
+  return std::optional(OpenedParts{of_whole, std::move(parts), std::move(shards)});
+}
+
+Status add_files(Io& io, OtherParts& parts) {
+  STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(parts.folder));
+  for (const std::string& name : names) {
+    if (!detail::is_other_file(name)) continue;
+    STRATA_TRY_ASSIGN(const std::string path, file_in_hf_folder(parts.folder, name));
+    STRATA_TRY_ASSIGN(const FileDigest of_file, digest_file(io, path));
+    parts.files.push_back({name, of_file.bytes, to_hex(of_file.digest)});
+  }
+  return {};
 }
 
 }  // namespace
@@ -52,46 +91,21 @@ std::uint64_t OtherParts::tensor_bytes() const noexcept {
 }
 
 Result<std::optional<OtherParts>> other_parts_of(Io& io, const std::string& folder) {
-  STRATA_TRY_ASSIGN(const WholeModel* const whole, kind_of(io, folder));
-  if (whole == nullptr) return std::optional<OtherParts>();
-  STRATA_TRY_ASSIGN(const Shards shards, detail::open_shards(io, folder));
-  return std::optional(listed(folder, *whole, shards));
+  STRATA_TRY_ASSIGN(std::optional<OpenedParts> opened, open_parts(io, folder));
+  if (!opened) return std::optional<OtherParts>();
+  return std::optional(std::move(opened->parts));
 }
 
 Result<std::optional<OtherParts>> digest_other_parts(Io& io, const std::string& folder) {
-  STRATA_TRY_ASSIGN(const WholeModel* const whole, kind_of(io, folder));
-  if (whole == nullptr) return std::optional<OtherParts>();
-  STRATA_TRY_ASSIGN(const Shards shards, detail::open_shards(io, folder));
-  OtherParts parts = listed(folder, *whole, shards);
+  STRATA_TRY_ASSIGN(std::optional<OpenedParts> opened, open_parts(io, folder));
+  if (!opened) return std::optional<OtherParts>();
   const auto into = [](std::span<const std::byte>) { return Status::ok(); };
-  for (OtherTensor& tensor : parts.tensors) {
-    STRATA_TRY_ASSIGN(tensor.digest, detail::stream_tensor(shards, tensor.name, into));
+  for (OtherTensor& tensor : opened->parts.tensors) {
+    STRATA_TRY_ASSIGN(tensor.digest, detail::stream_tensor(opened->shards, tensor.name, into));
   }
-  STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(folder));
-  for (const std::string& name : names) {
-    if (!detail::is_other_file(name)) continue;
-    STRATA_TRY_ASSIGN(const std::string path, file_in_hf_folder(folder, name));
-    STRATA_TRY_ASSIGN(const FileDigest of_file, digest_file(io, path));
-    parts.files.push_back({name, of_file.bytes, to_hex(of_file.digest)});
-  }
-  return std::optional(std::move(parts));
-}
-
-std::string describe(const OtherParts& parts) {
-  std::vector<std::string> beginnings;
-  for (const OtherTensor& tensor : parts.tensors) {
-    const bool nested = tensor.name.starts_with("model.");
-    std::string beginning = tensor.name.substr(0, tensor.name.find('.', nested ? 6 : 0));
-    if (beginnings.empty() || beginnings.back() != beginning) beginnings.push_back(std::move(beginning));
-  }
-  std::string text = str(parts.tensors.size(), parts.tensors.size() == 1 ? " tensor" : " tensors", " (",
-                         format_bytes(parts.tensor_bytes()), ")");
-  for (std::size_t i = 0; i < beginnings.size(); ++i)
-    text += str(i == 0                       ? ", whose names begin with "
-                : i + 1 == beginnings.size() ? " and "
-                                             : ", ",
-                beginnings[i], '.');
-  return text;
+  // A text model's files are those of its tokens, which an export writes.
+  if (opened->of_whole) STRATA_TRY(add_files(io, opened->parts));
+  return std::optional(std::move(opened->parts));
 }
 
 }  // namespace strata

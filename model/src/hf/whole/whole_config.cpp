@@ -29,12 +29,6 @@ nlohmann::json changed_keys(const DecoderConfig& config, DType dtype, const std:
 
 }  // namespace
 
-Result<const WholeModel*> kind_of_whole(const std::string& config_json) {
-  STRATA_TRY_ASSIGN(const nlohmann::json root, parse_config_json(config_json));
-  if (const WholeModel* const whole = whole_model_of(root)) return whole;
-  return Status::error(Code::invalid, "config.json is that of a text model, which has no other parts");
-}
-
 std::string whole_config_json(const DecoderConfig& config, DType dtype, const std::string& source) {
   nlohmann::json root = parse_config_json(source).value();  // it has been read before
   const WholeModel* const whole = whole_model_of(root);

@@ -34,7 +34,7 @@ class GgufModel;
 /// Immutable; read() from one thread at a time.
 ///
 /// A folder of a whole model (one that also reads images, or has an index) stands for its text model; tensors
-/// of other parts are left alone (other_parts.h).
+/// of other parts are left alone, and of layers that predict further tokens (other_parts.h).
 ///
 /// A head that config.json ties to the token embedding is read as transformers reads it: the files may have
 /// the embedding, the head alone, which is then both, or both; if these differ, the head is not tied.
@@ -128,9 +128,9 @@ struct HfExport {
   std::string source_config = {};  ///< config.json of the folder the model came from; see hf_config_json()
   HfTokenIds token_ids = {};
   std::map<std::string, std::string> files = {};  ///< further text files to write (tokenizer.json ...)
-  /// What a whole model has besides this text model, with digests; `source_config` is then the whole model's
-  /// config.json, and so is what is written. Its files are copied but for those in `files`. Nothing: a folder
-  /// of the text model alone.
+  /// What `source_config`'s folder has besides this text model, with digests. If that is a whole model, so is
+  /// what is written. Its files are copied but for those in `files`. Nothing: a folder of the text model
+  /// alone.
   std::optional<OtherParts> others = {};
 };
 /// Writes a parameter of the model to `into` as f32.
@@ -141,7 +141,8 @@ using ParamSource = std::function<Status(std::string_view param, std::span<float
 /// Errors: `invalid`, `no_space`, `io_error`, those of `source`; `diverged` for a NaN or an infinity and
 /// `invalid` for a value out of the range of `dtype`, with the tensor. If other parts are copied, also
 /// `not_found` or `corrupt` if their folder is gone, or has others than the record, with both digests; and
-/// `unsupported` if they are quantized, which an export is not.
+/// `unsupported` if they are quantized otherwise than in tiles of FP8 and INT4, of which the values are
+/// written.
 Status export_hf(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
                  const HfExport& options);
 /// Writes those parameters of the model for which `wanted` is true to one safetensors file, in f32, under the

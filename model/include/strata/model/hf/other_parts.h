@@ -10,8 +10,8 @@
 
 namespace strata {
 
-/// A tensor of a whole model that is no part of its text model: of what reads images, or of what predicts
-/// further tokens.
+/// A tensor of a folder that is no part of its text model: of what reads images, or of what predicts further
+/// tokens.
 struct OtherTensor {
   std::string name, dtype;  ///< as the files have them
   std::vector<std::uint64_t> shape = {};
@@ -28,8 +28,10 @@ struct OtherFile {
   friend bool operator==(const OtherFile&, const OtherFile&) = default;
 };
 
-/// What the folder of a whole model (one that also reads images) has besides its text model. A run leaves it
-/// alone and keeps this record of it; an export copies it from the folder, if it is still the same.
+/// What a folder has besides its text model: a whole model's parts that read images, and layers that predict
+/// further tokens. A run leaves it alone and keeps this record of it; an export copies it from the folder, if
+/// it is still the same. Of matrices that are quantized there (in tiles of FP8, or as INT4), it has the
+/// values in its own dtype, as of those of the text model.
 struct OtherParts {
   std::string folder;  ///< an absolute path
   std::vector<OtherTensor> tensors = {};
@@ -37,15 +39,17 @@ struct OtherParts {
   friend bool operator==(const OtherParts&, const OtherParts&) = default;
 
   std::uint64_t tensor_bytes() const noexcept;
+  /// How many matrices among them are quantized.
+  std::size_t quantized_matrices() const;
 };
 
 /// Lists the tensors of other parts of a folder, of which it reads config.json and headers alone; nothing for
-/// a folder of a text model, and for a GGUF file. Errors: those of reading them.
+/// a folder of a text model that has no such tensors, and for a GGUF file. Errors: those of reading them.
 Result<std::optional<OtherParts>> other_parts_of(Io& io, const std::string& folder);
-/// Reads them, too, through a buffer of 1 MiB, and lists the files, all with their digests.
+/// Reads them, too, through a buffer of 1 MiB, and lists the files of a whole model, all with their digests.
 Result<std::optional<OtherParts>> digest_other_parts(Io& io, const std::string& folder);
 
-/// "3 tensors (1.2 GiB) that begin with model.visual. and mtp."
+/// "3 tensors (1.2 GiB), whose names begin with model.visual. and model.layers.61.".
 std::string describe(const OtherParts& parts);
 
 /// The record as JSON, and the other way round. Errors: `corrupt` with the key.

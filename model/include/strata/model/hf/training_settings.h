@@ -8,8 +8,7 @@ namespace strata {
 
 /// Returns the training settings of a Hugging Face config.json that strata ignores, as "attn_pdrop = 0.1,
 /// embd_pdrop = 0.1": every dropout above 0, including a default of the family that the file does not
-/// override; and num_nextn_predict_layers, whose tensors are not read. Empty if there are none. Errors:
-/// `corrupt` for text that is no JSON object.
+/// override. Empty if there are none. Errors: `corrupt` for text that is no JSON object.
 Result<std::string> ignored_training_settings(const std::string& config_json);
 
 /// Returns the coefficient of the loss that balances the load of experts in transformers:
