@@ -15,6 +15,7 @@
 #include <strata/infer/run_on_ranks.h>
 #include <strata/model/hf/explain_folder.h>
 #include <strata/model/hf/model_files.h>
+#include <strata/model/hf/other_parts.h>
 #include <strata/plan/job.h>
 #include <strata/plan/split/split_model.h>
 #include <strata/runtime/str.h>
@@ -236,6 +237,7 @@ Result<ModelEvaluation> evaluate_model(const EvaluateRequest& request, const Che
   if (target.is_folder && is_run_folder(io, target.path))
     warn(str("note: ", target.path, " is a Hugging Face folder and a run; the folder's model is read"));
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+  if (const std::string note = left_alone_note(io, loaded.config.model.from); !note.empty()) warn(note);
   return evaluate(given, loaded, std::move(target), warn);
 }
 

@@ -10,6 +10,7 @@
 #include <strata/model/adapter/weight_parts.h>
 #include <strata/model/decoder.h>
 #include <strata/model/hf/explain_folder.h>
+#include <strata/model/hf/other_parts.h>
 #include <strata/runtime/plural.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
@@ -71,6 +72,7 @@ Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const ConfigReq
   if (Result<ChatTemplate>& chat = config.data.chosen_chat.chat; chat.has_value())
     chat = chat->with_date(today());
   if (const std::string note = source->tokenizer_->note(); !note.empty()) warn(note);
+  if (const std::string note = left_alone_note(io, config.model.from); !note.empty()) warn(note);
   source->dtype_ = compute_dtype(config);
   set_for_inference(config);
   if (!folders.named.empty()) STRATA_TRY(source->open_adapters(folders.named, adapters.default_adapter));

@@ -1,6 +1,7 @@
 #include <strata/train/start_notes.h>
 
 #include <cmath>
+#include <utility>
 
 #include <strata/config/train_config.h>
 #include <strata/model/hf/config.h>
@@ -33,11 +34,8 @@ std::vector<std::string> start_notes(const TrainConfig& config) {
                           " ties the head to the token embedding, but the files have both with "
                           "different values: the head is not tied, as in transformers"));
   }
-  // The folder itself need not be there any more when a run goes on.
-  if (config.model.loaded)
-    if (const auto others = other_parts_of(posix_io(), config.model.from); others.has_value() && *others)
-      notes.push_back(str("model    the text model of ", config.model.from, " is trained; ",
-                          describe(**others), ", are left alone"));
+  if (std::string others = left_alone_note(posix_io(), config.model.from); !others.empty())
+    notes.push_back("model    " + std::move(others));
   if (config.adapter.dropout > 0 && !has_dropout(config))
     notes.push_back(str("adapter  lora_dropout = ", config.adapter.dropout,
                         " of the adapter that the run begins with is not used: the programs of "

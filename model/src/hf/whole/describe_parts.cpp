@@ -81,11 +81,20 @@ std::string describe(const OtherParts& parts) {
   std::string text = str(parts.tensors.size(), parts.tensors.size() == 1 ? " tensor" : " tensors", " (",
                          format_bytes(parts.tensor_bytes()), ")");
   for (std::size_t i = 0; i < beginnings.size(); ++i)
-    text += str(i == 0                       ? ", whose names begin with "
-                : i + 1 == beginnings.size() ? " and "
-                                             : ", ",
+    text += str(i == 0 && parts.tensors.size() == 1 ? ", whose name begins with "
+                : i == 0                            ? ", whose names begin with "
+                : i + 1 == beginnings.size()        ? " and "
+                                                    : ", ",
                 beginnings[i]);
   return text;
+}
+
+std::string left_alone_note(Io& io, const std::string& folder) {
+  if (folder.empty()) return {};
+  const auto parts = other_parts_of(io, folder);
+  if (!parts.has_value() || !*parts || (*parts)->tensors.empty()) return {};
+  return str("the text model of ", folder, " is used; ", describe(**parts),
+             (*parts)->tensors.size() == 1 ? ", is left alone" : ", are left alone");
 }
 
 }  // namespace strata

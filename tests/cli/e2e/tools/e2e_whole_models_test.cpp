@@ -15,6 +15,9 @@ using ::testing::Not;
 
 class CliWholeModelsE2e : public AdapterRunsE2e {
  protected:
+  static constexpr const char* kLeftAlone =
+      "the text model of base is used; 2 tensors (20 B), whose names begin with model.visual. and mtp., are "
+      "left alone";
   using Tensors = std::map<std::string, std::string>;  // the bytes, by name
 
   static Words roomy(Words words) {
@@ -54,6 +57,11 @@ class CliWholeModelsE2e : public AdapterRunsE2e {
     root["tie_word_embeddings"] = root["text_config"]["tie_word_embeddings"];
     write("base/config.json", root.dump());
     write("base/preprocessor_config.json", "{\"size\": 14}");
+  }
+  static void expect_once(const std::string& text, const std::string& part) {
+    const std::size_t at = text.find(part);
+    ASSERT_NE(at, std::string::npos) << text;
+    EXPECT_EQ(text.find(part, at + 1), std::string::npos) << text;
   }
   void write_others(const std::string& twenty) {
     std::filesystem::remove(file("base/others.safetensors"));
@@ -97,9 +105,7 @@ TEST_F(CliWholeModelsE2e, ARunThatGoesOnIsExportedWholeAndItsExportIsTunedAgain)
   const ProgramResult trained =
       strata(tiny("train", roomy({"--init", "base", "--out", "run", "train.steps=2"})));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  EXPECT_THAT(trained.output(),
-              HasSubstr("the text model of base is trained; 2 tensors (20 B), whose names begin "
-                        "with model.visual. and mtp., are left alone"));
+  EXPECT_THAT(trained.output(), HasSubstr(kLeftAlone));
   succeeds({"train", "--resume", "run", "train.steps=4"});
   const ProgramResult exported = strata({"export", "run", "--out", "whole", "--check"});
   ASSERT_EQ(exported.exit_code, 0) << exported.err;
@@ -135,6 +141,48 @@ TEST_F(CliWholeModelsE2e, ASourceThatIsGoneOrChangedIsRefusedAndTheTextModelIsWr
   expect_trained("whole");
   EXPECT_THAT(refused({"export", "run", "--format", "gguf", "--text-only", "--out", "x.gguf"}),
               HasSubstr("--text-only: what --format gguf writes"));
+}
+
+TEST_F(CliWholeModelsE2e, WhatReadsTheFolderSaysOnceWhatItLeavesAlone) {
+  make_whole();
+  write("text.txt", "It is a truth.");
+  write("lines.jsonl", R"({"context": "It is", "continuation": " a truth"})");
+  for (const Words& words : {tiny("plan", roomy({"--init", "base"})),
+                             roomy({"generate", "base", "--prompt", "It", "--tokens", "2"}),
+                             roomy({"eval", "base", "--data", "text.txt", "model.seq=8"}),
+                             roomy({"score", "base", "--in", "lines.jsonl"})}) {
+    const ProgramResult done = strata(words);
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    expect_once(done.output(), kLeftAlone);
+  }
+  // These go on until they are ended, but for a mistake that is found after the folder is opened.
+  expect_once(refused(roomy({"serve", "base", "--context", "1000000"})), kLeftAlone);
+  expect_once(refused(roomy({"chat", "base", "--context", "1000000"})), kLeftAlone);
+}
+
+TEST_F(CliWholeModelsE2e, ATextModelIsExportedWithTheLayerThatPredictsFurtherTokens) {
+  succeeds(tiny("train", roomy({"--out", "first", "train.steps=1", "train.dtype=f32",
+                                "model.family=qwen3_5_text", "model.layers=4"})));
+  succeeds({"export", "first", "--out", "base"});
+  const auto writer = must(
+      SafetensorsWriter::create(posix_io(), file("base/mtp.safetensors"), {{"mtp.fc.weight", "BF16", {4}}}));
+  must(writer->append(std::as_bytes(std::span("drafting", 8))));
+  must(writer->finish());
+  nlohmann::json map;
+  for (const auto& [name, bytes] : tensors_of("base"))
+    map[name] = name.starts_with("mtp.") ? "mtp.safetensors" : "text.safetensors";
+  std::filesystem::rename(file("base/model.safetensors"), file("base/text.safetensors"));
+  write("base/model.safetensors.index.json", nlohmann::json{{"weight_map", map}}.dump());
+  const ProgramResult trained = strata(tiny("train", roomy({"--init", "base", "--out", "run"})));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  expect_once(trained.output(), "1 tensor (8 B), whose name begins with mtp., is left alone");
+  succeeds({"export", "run", "--out", "with", "--check"});
+  succeeds({"export", "run", "--out", "without", "--text-only", "--check"});
+  EXPECT_EQ(tensors_of("with").at("mtp.fc.weight"), "drafting");
+  EXPECT_FALSE(tensors_of("without").contains("mtp.fc.weight"));
+  EXPECT_EQ(tensors_of("with").size(), tensors_of("without").size() + 1);
+  move("base", "moved");
+  EXPECT_THAT(strata({"export", "run", "--out", "x"}).err, HasSubstr("--text-only"));
 }
 
 TEST_F(CliWholeModelsE2e, AnAdapterIsMergedIntoTheWholeModelWithAndWithoutARun) {

@@ -11,8 +11,8 @@ struct TrainConfig;
 bool unties_head(const TrainConfig& config, const std::string& config_json);
 
 /// Notes about a run that may surprise the user, formatted as lines of the start table: training settings in
-/// the model's folder that strata does not implement, a head that is not tied, and a warm-up longer than the
-/// run.
+/// the model's folder that strata does not implement, what it leaves alone of that folder, a head that is not
+/// tied, and a warm-up longer than the run.
 std::vector<std::string> start_notes(const TrainConfig& config);
 
 }  // namespace strata

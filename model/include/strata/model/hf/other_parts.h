@@ -51,6 +51,9 @@ Result<std::optional<OtherParts>> digest_other_parts(Io& io, const std::string& 
 
 /// "3 tensors (1.2 GiB), whose names begin with model.visual. and model.layers.61.".
 std::string describe(const OtherParts& parts);
+/// What whoever uses a folder's text model leaves alone of it, in one sentence; empty if that is nothing, or
+/// if the folder cannot be read: a run does not need it any more.
+std::string left_alone_note(Io& io, const std::string& folder);
 
 /// The record as JSON, and the other way round. Errors: `corrupt` with the key.
 std::string other_parts_json(const OtherParts& parts);
