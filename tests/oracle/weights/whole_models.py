@@ -21,40 +21,71 @@ from adapter_batch import strata
 from compare import run_probe
 from expert_folders import TEXT, VOCAB, by_max, stored
 from reference import Batches
+from safetensors.torch import load_file, save_file
 
 # The largest difference of logits / the largest logit, of float32 from float32; tensors of other parts that differ; matrices of the
 # text model that the run has left as they were.
 LIMITS = {"logits": 4e-5, "other_tensors": 0, "untrained": 0}
 SEES = dict(hidden_size=32, intermediate_size=48, patch_size=4)
+LAYERS_SEE = SEES | dict(num_hidden_layers=1, num_attention_heads=2)
 QWEN_SEES = SEES | dict(depth=1, num_heads=2, spatial_merge_size=2, temporal_patch_size=2, num_position_embeddings=16)
-KINDS = {"mistral3": ("ministral3", SEES | dict(model_type="pixtral", num_hidden_layers=1, num_attention_heads=2, image_size=16, head_dim=16)),
-         "qwen3_5": ("qwen3_5_text", QWEN_SEES), "qwen3_5_moe": ("qwen3_5_moe_text", QWEN_SEES)}  # fmt: skip
+GEMMA_SEES = LAYERS_SEE | dict(num_key_value_heads=2, head_dim=16, position_embedding_size=16, pooling_kernel_size=2)
+KIMI_SEES = LAYERS_SEE | dict(pos_emb_height=4, pos_emb_width=4, pos_emb_time=2)
+# The type, the case of make_folders.py that is its text model, what reads images, and further keys of the whole.
+KINDS = {
+    "mistral3": ("mistral3", "ministral3", LAYERS_SEE | dict(model_type="pixtral", image_size=16, head_dim=16), {}),
+    "qwen3_5": ("qwen3_5", "qwen3_5", QWEN_SEES, {}),
+    "qwen3_5_moe": ("qwen3_5_moe", "qwen3_5_moe", QWEN_SEES, {}),
+    "gemma4": ("gemma4", "gemma4", GEMMA_SEES, dict(audio_config=None)),
+    "gemma4-experts": ("gemma4", "gemma4-experts", GEMMA_SEES, dict(audio_config=None)),
+    "kimi_k25": ("kimi_k25", "deepseek_v3", KIMI_SEES, dict(projection_hidden_size=128)),
+    "kimi_k25-saved": ("kimi_k25", "deepseek_v3", KIMI_SEES, dict(projection_hidden_size=128)),
+}  # fmt: skip
+# transformers applies a rule for the names of Kimi's vision tower to those of its text model, and to the norm between them.
+KIMI_SAVED = {"language_model.model.blocks.": "language_model.model.layers.", "model.mm_projector.": "mm_projector."}
 RUN = ["data.train=text.txt", "data.val=", "model.seq=16", "train.steps=2", "optim.lr=0.01", "memory.device=256MiB", "memory.pinned=256MiB", "memory.nvme=0"]
-TRAINED = {"full": [], "lora": ["adapter.method=lora", "adapter.targets=q_proj,v_proj"]}
+TRAINED = ("full", "lora")
 
 
 class Kind:
-    """A kind of whole model, with the first text model of its family in make_folders.py."""
+    """A kind of whole model, with a text model of make_folders.py."""
 
     def __init__(self, name):
-        self.name, (family, sees) = name, KINDS[name]
-        case = next(case for case in make_folders.CASES if case.config["model_type"] == family)
+        self.name, (model_type, case, sees, more) = name, KINDS[name]
+        case = next(each for each in make_folders.CASES if each.name == case)
         text = case.config | {"vocab_size": VOCAB}
+        if model_type == "gemma4":
+            text = text | {"pad_token_id": 0}  # which its class puts in place of images
         self.case = dataclasses.replace(case, config=text)
         if "depth" in sees:
             sees = sees | {"out_hidden_size": text["hidden_size"]}
         tied = text.get("tie_word_embeddings", False)
-        self.config = transformers.AutoConfig.for_model(name, text_config=text, vision_config=sees, tie_word_embeddings=tied)
+        self.config = transformers.AutoConfig.for_model(model_type, text_config=text, vision_config=sees, tie_word_embeddings=tied, **more)
+        self.targets = ("q_b_proj", "o_proj") if "q_lora_rank" in text else ("q_proj", "k_proj")
+
+    def keys(self, trained):
+        return ["adapter.method=lora", "adapter.targets=" + ",".join(self.targets)] if trained == "lora" else []
 
     def write(self, args, folder):
         torch.manual_seed(args.seed)
         model = transformers.AutoModelForImageTextToText.from_config(self.config)
         model.save_pretrained(folder / "source")
+        if self.name == "kimi_k25":
+            path = folder / "source" / "model.safetensors"
+            save_file({released(name): tensor for name, tensor in load_file(path).items()}, path, {"format": "pt"})
         (folder / "source" / "preprocessor_config.json").write_text('{"size": 14}')
         (folder / "text.txt").write_text(TEXT * 30)
         strata(args, ["tokenizer", "train", "text.txt", "--vocab", VOCAB, "--out", "source/tokenizer.json"], folder)
         make_folders.make_case(self.case, folder / "plain", args.seed, own=True)  # for its tokens
         (folder / "whole.safetensors").write_bytes((folder / "plain" / "whole.safetensors").read_bytes())
+
+
+def released(name):
+    """The name in a release of Kimi K2.5, from that in a folder which transformers has saved."""
+    for saved, release in KIMI_SAVED.items():
+        if name.startswith(saved):
+            return release + name.removeprefix(saved)
+    return name
 
 
 def load(folder):
@@ -69,13 +100,18 @@ def is_text(name):
     return "language_model." in name or name.startswith("lm_head.")
 
 
+def text_name(name):
+    """Exports have the text model under the names of releases, and all else under those of the folder."""
+    return released(name) if name.startswith("language_model.") else name
+
+
 def compare(kind, trained, scratch, args):
     row = {"case": kind.name, "adapter": trained, "figures": {}, "problems": [], "limits": dict(LIMITS)}
     folder, figures = scratch / f"{kind.name}-{trained}", row["figures"]
     folder.mkdir()
     kind.write(args, folder)
     try:
-        strata(args, ["train", "--init", "source", "--out", "run", *RUN, *TRAINED[trained]], folder)
+        strata(args, ["train", "--init", "source", "--out", "run", *RUN, *kind.keys(trained)], folder)
         strata(args, ["export", "run", "--out", "hf", "--check", *(["--format", "merged"] if trained == "lora" else [])], folder)
         model, tokens = load(folder / "hf"), Batches(folder / "whole.safetensors")[0][0]
         with torch.no_grad():
@@ -85,9 +121,9 @@ def compare(kind, trained, scratch, args):
     except ValueError as error:
         row["problems"].append(str(error))
         return row
-    was, now = stored(folder / "source"), stored(folder / "hf")
+    was, now = ({text_name(name): tensor for name, tensor in stored(folder / part).items()} for part in ("source", "hf"))
     figures["other_tensors"] = sum(was.get(name) != now.get(name) for name in was.keys() | now.keys() if not is_text(name))
-    targets = ("q_proj.weight",) if trained == "lora" else ("_proj.weight",)
+    targets = tuple(target + ".weight" for target in kind.targets) if trained == "lora" else ("_proj.weight", "_up_proj", ".down_proj")
     figures["untrained"] = sum(was[name] == now.get(name) for name in was if is_text(name) and name.endswith(targets))
     if (folder / "hf" / "preprocessor_config.json").read_text() != '{"size": 14}':
         row["problems"].append("preprocessor_config.json is another one")
