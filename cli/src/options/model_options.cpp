@@ -146,7 +146,8 @@ void add_export_options(CLI::App& app, Args& args) {
                "The moving average of the parameters instead of the newest (optim.ema_decay)");
   app.add_flag("--check", args.check, "Read the folder or file back and compare every tensor");
   app.add_flag("--text-only", args.text_only,
-               "The text model alone of a model that also reads images, without its other parts");
+               "The text model alone, without what reads images or predicts further tokens, or an adapter "
+               "over it");
   app.add_flag(
       "--states", args.states,
       "Also write step-N, the f32 masters and the optimizer's states, for strata.load_checkpoint in Python");

@@ -90,7 +90,12 @@ Result<std::string> export_adapter(const ExportRequest& request, const LoadedCon
   const DecoderConfig decoder = with_derived_sizes(decoder_config(loaded.config));
   const ParamSource source = folder_values(from.source(), decoder, trained);
   const AdapterSettings settings = folder_settings(trained);
-  STRATA_TRY(export_peft(io, request.out_dir, decoder, settings, loaded.config.model.from, source));
+  std::string base_config;  // --text-only: names are those of the text model's class
+  if (const std::string path = run + "/base/config.json"; !request.text_only && io.exists(path)) {
+    STRATA_TRY_ASSIGN(base_config, read_text(io, path, kExportTextLimit));
+  }
+  STRATA_TRY(
+      export_peft(io, request.out_dir, decoder, settings, loaded.config.model.from, source, base_config));
   const bool of_peft = !std::holds_alternative<BottleneckSettings>(settings);
   std::string text = str("wrote ", request.out_dir, " from ", from.path, ": ", describe(settings),
                          of_peft ? " for PEFT\n" : ", which PEFT does not have\n");
@@ -148,9 +153,9 @@ Result<std::string> export_folder(const ExportRequest& request, const LoadedConf
 Result<std::string> export_run(const ExportRequest& request, const LoadedConfig& loaded,
                                const std::string& run, const Note& note) {
   STRATA_TRY_ASSIGN(const std::string format, chosen_format(request, loaded.config));
-  if (request.text_only && (format == "peft" || format == "gguf"))
-    return Status::error(Code::invalid, str("--text-only: what --format ", format,
-                                            " writes has no parts besides those of the text model"));
+  if (request.text_only && format == "gguf")
+    return Status::error(
+        Code::invalid, "--text-only: what --format gguf writes has no parts besides those of the text model");
   if (format == "peft") return export_adapter(request, loaded, run, note);
   STRATA_TRY_ASSIGN(const ExportedModel model, model_of_run(request, loaded, run, format, note));
   return format == "gguf" ? export_gguf_file(request, loaded, model, note)

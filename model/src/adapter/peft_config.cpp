@@ -283,12 +283,21 @@ nlohmann::ordered_json token_indices(const std::vector<TrainedTokens>& tokens) {
 
 }  // namespace
 
-std::string peft_config_json(const LoraSettings& settings, const std::vector<std::string>& modules,
-                             const std::string& base, bool fan_in_fan_out) {
+std::string peft_config_json(const LoraSettings& settings, const json& modules, const PeftBase& base,
+                             bool fan_in_fan_out) {
   nlohmann::ordered_json root;
   root["peft_type"] = "LORA";
-  root["task_type"] = "CAUSAL_LM";
-  root["base_model_name_or_path"] = base.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(base);
+  // PEFT takes a class by the task, of text models, or by its name.
+  if (base.whole_class.empty()) {
+    root["task_type"] = "CAUSAL_LM";
+  } else {
+    root["task_type"] = nullptr;
+    root["auto_mapping"] = {
+        {"base_model_class", base.whole_class},
+        {"parent_library", str("transformers.models.", base.whole_type, ".modeling_", base.whole_type)}};
+  }
+  root["base_model_name_or_path"] =
+      base.path.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(base.path);
   root["inference_mode"] = true;
   root["r"] = settings.rank;
   // A whole number where it is one, as PEFT writes it.

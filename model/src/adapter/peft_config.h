@@ -18,9 +18,16 @@ struct PeftConfig {
 /// Reads adapter_config.json. Keys with which PEFT only says where a file comes from are ignored; every other
 /// one that strata does not implement must have its default. Errors: `corrupt`, `unsupported`, with the key.
 Result<PeftConfig> parse_peft_config(const std::string& text);
-/// The text of adapter_config.json of LoRA. `modules`: what target_modules lists.
-std::string peft_config_json(const LoraSettings& settings, const std::vector<std::string>& modules,
-                             const std::string& base, bool fan_in_fan_out);
+/// What adapter_config.json says of the model that an adapter is over.
+struct PeftBase {
+  std::string path;
+  /// The class of a whole model, which PEFT's AutoPeftModel loads then, and its model_type; empty for a text
+  /// model.
+  std::string whole_class = {}, whole_type = {};
+};
+/// The text of adapter_config.json of LoRA. `modules`: what target_modules is.
+std::string peft_config_json(const LoraSettings& settings, const nlohmann::json& modules,
+                             const PeftBase& base, bool fan_in_fan_out);
 /// The text of adapter_config.json of another method.
 std::string adapter_config_json(const DecoderConfig& config, const AdapterSettings& settings,
                                 const std::string& base);

@@ -2,34 +2,63 @@
 #include <cstring>
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include <strata/model/adapter/peft_folder.h>
 #include <strata/runtime/convert.h>
 #include <strata/runtime/str.h>
 
 #include "adapter/peft_config.h"
 #include "adapter/peft_tensors.h"
+#include "adapter/whole_names.h"
+#include "hf/config/text.h"
 #include "hf/folder_files.h"
+#include "hf/text_model.h"
 
 namespace strata {
 namespace {
 
+/// The base of an adapter, and the names that its modules have there.
+struct NamedBase {
+  detail::PeftBase base;
+  detail::ModuleNames names = detail::ModuleNames::text;
+};
+
+Result<NamedBase> named_base(const std::string& base, const std::string& base_config) {
+  NamedBase named{{base}};
+  if (base_config.empty()) return named;
+  STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_config_json(base_config));
+  const detail::WholeModel* const whole = detail::whole_model_of(root);
+  if (whole == nullptr || whole->is_indexed) return named;
+  named.names = detail::ModuleNames::whole;
+  named.base.whole_type = whole->type;
+  if (const auto classes = root.find("architectures");
+      classes != root.end() && classes->is_array() && !classes->empty() && classes->front().is_string())
+    named.base.whole_class = classes->front().get<std::string>();
+  return named;
+}
+
 // The last parts of the targets' names if they name no other module, else the whole names.
-std::vector<std::string> target_modules(const DecoderConfig& config, const std::vector<LoraTarget>& targets,
-                                        const std::vector<std::string>& save) {
+nlohmann::json target_modules(const DecoderConfig& config, const std::vector<LoraTarget>& targets,
+                              const std::vector<std::string>& save, detail::ModuleNames names) {
   std::set<std::string> last_parts, all;
   const auto is_module = [](const LoraTarget& target) { return !target.is_parameter(); };
   const auto n_modules = std::count_if(targets.begin(), targets.end(), is_module);
-  if (n_modules == 0) return {};
+  if (n_modules == 0) return nlohmann::json::array();
   for (const LoraTarget& target : targets)
     if (is_module(target)) last_parts.insert(target.module.substr(target.module.rfind('.') + 1));
   LoraSettings by_parts;
   by_parts.targets.assign(last_parts.begin(), last_parts.end());
   by_parts.save = save;
   const auto named = lora_targets(config, by_parts);
-  if (named.has_value() && std::ssize(*named) == n_modules) return by_parts.targets;
+  const bool is_by_parts = named.has_value() && std::ssize(*named) == n_modules;
+  // Parts that read images may have modules of the same last names.
+  if (is_by_parts && names != detail::ModuleNames::text)
+    return detail::whole_target_pattern(by_parts.targets);
+  if (is_by_parts) return by_parts.targets;
   for (const LoraTarget& target : targets)
-    if (is_module(target)) all.insert(target.module);
-  return {all.begin(), all.end()};
+    if (is_module(target)) all.insert(detail::in_class(target.module, names));
+  return all;
 }
 
 /// Writes the tensors one after the other; each parameter is read once.
@@ -89,9 +118,9 @@ class TensorWriter {
 };
 
 Result<std::string> adapter_config_text(const DecoderConfig& config, const AdapterSettings& settings,
-                                        const std::string& base) {
+                                        const NamedBase& base) {
   const auto* lora = std::get_if<LoraSettings>(&settings);
-  if (lora == nullptr) return detail::adapter_config_json(config, settings, base);
+  if (lora == nullptr) return detail::adapter_config_json(config, settings, base.base.path);
   STRATA_TRY_ASSIGN(const std::vector<LoraTarget> targets, lora_targets(config, *lora));
   const std::vector<HfTensor> all = hf_tensors(config);
   const bool transposed = std::any_of(
@@ -102,14 +131,19 @@ Result<std::string> adapter_config_text(const DecoderConfig& config, const Adapt
     for (TrainedTokens& each : written.tokens)
       if (each.module.empty()) each.module = tokens.front().module;
   }
-  return detail::peft_config_json(written, target_modules(config, targets, lora->save), base, transposed);
+  const nlohmann::json modules = target_modules(config, targets, lora->save, base.names);
+  if (base.names != detail::ModuleNames::text)
+    written = detail::settings_in_whole_model(config, std::move(written));
+  return detail::peft_config_json(written, modules, base.base, transposed);
 }
 
 Status write_folder(Io& io, const std::string& path, const DecoderConfig& config,
-                    const AdapterSettings& settings, const std::string& base, const ParamSource& source) {
+                    const AdapterSettings& settings, const NamedBase& base, const ParamSource& source) {
   STRATA_TRY(io.make_dirs(path));
   STRATA_TRY_ASSIGN(std::vector<detail::PeftTensor> tensors, detail::adapter_tensors(config, settings));
   std::erase_if(tensors, [](const detail::PeftTensor& tensor) { return tensor.optional; });
+  for (detail::PeftTensor& tensor : tensors)
+    tensor.name = detail::peft_tensor_in_class(tensor.name, base.names);
   STRATA_TRY_ASSIGN(const std::string text, adapter_config_text(config, settings, base));
   STRATA_TRY(TensorWriter(config, tensors, source).write(io, path + "/adapter_model.safetensors"));
   return write_text_atomically(io, path + "/adapter_config.json", text);
@@ -118,9 +152,11 @@ Status write_folder(Io& io, const std::string& path, const DecoderConfig& config
 }  // namespace
 
 Status export_peft(Io& io, const std::string& path, const DecoderConfig& config,
-                   const AdapterSettings& settings, const std::string& base, const ParamSource& source) {
+                   const AdapterSettings& settings, const std::string& base, const ParamSource& source,
+                   const std::string& base_config) {
+  STRATA_TRY_ASSIGN(const NamedBase named, named_base(base, base_config));
   return detail::write_whole(io, path, [&](const std::string& draft) {
-    return write_folder(io, draft, with_derived_sizes(config), settings, base, source);
+    return write_folder(io, draft, with_derived_sizes(config), settings, named, source);
   });
 }
 

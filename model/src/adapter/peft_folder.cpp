@@ -9,6 +9,7 @@
 #include "adapter/choose_modules.h"
 #include "adapter/peft_config.h"
 #include "adapter/peft_tensors.h"
+#include "adapter/whole_names.h"
 #include "hf/folder_files.h"
 
 namespace strata {
@@ -25,6 +26,8 @@ Result<detail::PeftConfig> read_config(Io& io, const std::string& path) {
                     detail::read_in_hf_folder(io, path, "adapter_config.json", kConfigLimit));
   auto parsed = detail::parse_peft_config(text);
   if (!parsed.has_value()) return parsed.status().annotate(file);
+  if (auto* const lora = std::get_if<LoraSettings>(&parsed->settings))
+    *lora = detail::settings_in_text_model(std::move(*lora));
   return parsed;
 }
 
@@ -71,11 +74,23 @@ Result<std::unique_ptr<PeftFolder>> PeftFolder::open(Io& io, const std::string& 
   STRATA_TRY(check_format(io, path));
   STRATA_TRY_ASSIGN(const std::string where, file_in_hf_folder(path, "adapter_model.safetensors"));
   STRATA_TRY_ASSIGN(folder->file_, SafetensorsFile::open(io, where));
+  folder->take_names_of_file();
   std::erase_if(folder->tensors_, [&](const detail::PeftTensor& tensor) {
     return tensor.optional && folder->file_->find(tensor.name) == nullptr;
   });
   STRATA_TRY(folder->check_tensors().annotate(path + "/adapter_model.safetensors"));
   return folder;
+}
+
+// An adapter of a whole model's class has other names.
+void PeftFolder::take_names_of_file() {
+  for (const SafetensorsEntry& entry : file_->entries()) {
+    const detail::ModuleNames names = detail::names_of_tensor(entry.name);
+    if (names == detail::ModuleNames::text) continue;
+    for (detail::PeftTensor& tensor : tensors_)
+      tensor.name = detail::peft_tensor_in_class(tensor.name, names);
+    return;
+  }
 }
 
 Status PeftFolder::check_tensors() const {

@@ -10,7 +10,6 @@
 namespace strata::detail {
 namespace {
 
-constexpr const char* kPeftPrefix = "base_model.model.";
 constexpr const char* kPromptEmbeddings = "prompt_embeddings";
 
 /// The part of `param` as a tensor of a Hugging Face file, whose rows may be in another order.
@@ -107,7 +106,7 @@ std::vector<PeftTensor> peft_tensors(const DecoderConfig& config, const std::vec
     const LoraPart& part = target.lora.part;
     const std::int64_t inner = columns.at(target.lora.weight);
     const bool of_experts = target.lora.place == LoraPlace::experts;
-    const std::string name = kPeftPrefix + module_of(target, targets);
+    const std::string name = str(kPeftPrefix, module_of(target, targets));
     if (of_experts) {
       const std::int64_t e = config.experts.n;
       tensors.push_back(
@@ -183,7 +182,7 @@ void add_other_table(const DecoderConfig& config, const std::vector<TokenTarget>
     const bool is_table = tensor.param == "tokens.weight" || tensor.param == "head.weight";
     if (is_table && std::none_of(tensors.begin(), tensors.end(),
                                  [&](const PeftTensor& other) { return other.param == tensor.param; }))
-      tensors.push_back(table_of(config, kPeftPrefix + tensor.name, tensor.param));
+      tensors.push_back(table_of(config, str(kPeftPrefix, tensor.name), tensor.param));
   }
 }
 

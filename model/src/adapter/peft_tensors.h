@@ -3,11 +3,15 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <strata/model/adapter/lora.h>
 
 namespace strata::detail {
+
+/// What the names of modules begin with in a folder of PEFT.
+inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 
 /// The tensor of adapter_model.safetensors that holds a parameter of an adapter: elements [first, first +
 /// rows * columns) of the parameter are a tensor, or columns of one. The parts of a tensor follow each other.

@@ -6,14 +6,17 @@
 transformers writes each of them, with random weights. strata tunes its text model for two steps, and exports the run whole: with all
 parameters trained, or with an adapter merged. transformers loads the export with AutoModelForImageTextToText. Compared are its
 logits of a text with those of strata for the export's text model, and the tensors of what reads images with those of the first folder, byte by
-byte. Exit code: 0 if all figures are within LIMITS, 1 if one is not, 77 without PyTorch, transformers and PEFT."""
+byte. An adapter is also exported by itself: PEFT loads it over the first folder's whole class, and strata reads it back as it wrote it, as PEFT
+writes it, and with the names of the text model (`--text-only`). Exit code: 0 if all figures are within LIMITS, 1 if one is not, 77 without PyTorch, transformers and PEFT."""
 import dataclasses
 import pathlib
 import sys
+from contextlib import chdir
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import adapter_table  # ends the program where PEFT is missing
 import make_folders
+import peft
 import tensors
 import torch
 import transformers
@@ -26,6 +29,8 @@ from safetensors.torch import load_file, save_file
 # The largest difference of logits / the largest logit, of float32 from float32; tensors of other parts that differ; matrices of the
 # text model that the run has left as they were.
 LIMITS = {"logits": 4e-5, "other_tensors": 0, "untrained": 0}
+# The same of PEFT's logits from those of the export; tensors that differ where an adapter is read back and merged.
+ADAPTER_LIMITS = {"peft": 4e-5, "read_back": 0}
 SEES = dict(hidden_size=32, intermediate_size=48, patch_size=4)
 LAYERS_SEE = SEES | dict(num_hidden_layers=1, num_attention_heads=2)
 QWEN_SEES = SEES | dict(depth=1, num_heads=2, spatial_merge_size=2, temporal_patch_size=2, num_position_embeddings=16)
@@ -105,6 +110,24 @@ def text_name(name):
     return released(name) if name.startswith("language_model.") else name
 
 
+def compare_adapter(args, folder, model, tokens, row):
+    """Exports the run's adapter, loads it with PEFT and reads it back. `model`: with the adapter merged."""
+    strata(args, ["export", "run", "--out", "adapter", "--check"], folder)
+    strata(args, ["export", "run", "--out", "text-adapter", "--check", "--text-only"], folder)
+    with chdir(folder):  # which base_model_name_or_path is relative to
+        over = peft.AutoPeftModel.from_pretrained("adapter", dtype=torch.float32, attn_implementation="eager").eval()
+    over.save_pretrained(folder / "of-peft")
+    with torch.no_grad():
+        row["figures"]["peft"] = by_max(over(input_ids=tokens).logits, model(input_ids=tokens).logits)
+    if type(over.get_base_model()) is not type(model):
+        row["problems"].append(f"PEFT loads {type(over.get_base_model()).__name__}, not {type(model).__name__}")
+    row["figures"]["read_back"] = 0
+    for adapter in ("adapter", "of-peft", "text-adapter"):
+        strata(args, ["export", "source", "--adapter", adapter, "--out", f"by-{adapter}"], folder)
+        merged, again = stored(folder / "hf"), stored(folder / f"by-{adapter}")
+        row["figures"]["read_back"] += sum(merged.get(name) != again.get(name) for name in merged.keys() | again.keys())
+
+
 def compare(kind, trained, scratch, args):
     row = {"case": kind.name, "adapter": trained, "figures": {}, "problems": [], "limits": dict(LIMITS)}
     folder, figures = scratch / f"{kind.name}-{trained}", row["figures"]
@@ -117,6 +140,9 @@ def compare(kind, trained, scratch, args):
         with torch.no_grad():
             want = model(input_ids=tokens).logits
         run_probe(folder, "whole", folder / "out", 0, args)
+        if trained == "lora":
+            row["limits"] |= ADAPTER_LIMITS
+            compare_adapter(args, folder, model, tokens, row)
         figures["logits"] = by_max(torch.from_numpy(tensors.read(folder / "out" / "logits.safetensors")["logits"].copy()), want)
     except ValueError as error:
         row["problems"].append(str(error))

@@ -17,7 +17,7 @@ struct ExportRequest : ConfigRequest {
   std::string max_shard_size = "5GB";           ///< the largest size of a file of weights
   bool ema = false;                             ///< the moving average of the parameters
   bool states = false;                          ///< also the states of the optimizer
-  bool text_only = false;                       ///< not the other parts of a model that reads images
+  bool text_only = false;                       ///< not the other parts of a folder
   bool check = false;                           ///< reads back what was written
   std::int64_t checkpoint = kNewestCheckpoint;  ///< if a run is exported
 };

@@ -23,7 +23,8 @@ struct PeftTensor;
 /// A folder that PEFT wrote, or reads: adapter_config.json and adapter_model.safetensors. Bottleneck
 /// adapters, which PEFT does not have, have the same files (model/README.md). open() guarantees that the file
 /// has every tensor of the adapter that the settings describe, with their shapes and a readable dtype, and no
-/// other tensor. Immutable; read_part() from one thread at a time.
+/// other tensor. Names may be those of the text model or of the class of a whole model (Hugging Face folders
+/// of models that also read images). Immutable; read_part() from one thread at a time.
 class PeftFolder {
  public:
   /// Opens the adapter of a model. Errors: `not_found`, `corrupt`; `unsupported` for what strata does not
@@ -53,6 +54,7 @@ class PeftFolder {
 
  private:
   PeftFolder();
+  void take_names_of_file();
   Status check_tensors() const;
   Status load(std::string_view param) const;
 
@@ -70,11 +72,13 @@ class PeftFolder {
 Result<AdapterSettings> read_peft_settings(Io& io, const std::string& path);
 
 /// Writes a folder that PEFT can load, in f32. `base`: base_model_name_or_path. `source`: see
-/// folder_values(). `path` must not exist.
+/// folder_values(). `base_config`: config.json of the base; if that is a whole model, names are those of its
+/// class, over which PEFT loads the folder, else those of the text model. `path` must not exist.
 /// Errors: `invalid`, `no_space`, `io_error`, those of `source`; `diverged` for a NaN or an infinity, with
 /// its tensor.
 Status export_peft(Io& io, const std::string& path, const DecoderConfig& config,
-                   const AdapterSettings& settings, const std::string& base, const ParamSource& source);
+                   const AdapterSettings& settings, const std::string& base, const ParamSource& source,
+                   const std::string& base_config = {});
 
 /// The parameters of a whole model from those of the base and of its adapters: see merge_lora().
 ParamSource merged_source(ParamSource source, std::vector<LoraGroup> groups, const DecoderConfig& decoder);
