@@ -284,7 +284,11 @@ Result<std::vector<Engine::RenewedBasis>> Engine::renew_bases(BatchSource& sourc
 Result<std::span<const float>> Engine::infer(std::span<const std::int32_t> tokens, std::int64_t row) {
   return runner_->infer(tokens, row);
 }
-bool Engine::can_cut_back() const noexcept { return runner_->can_cut_back(); }
+Status Engine::keep_snapshot(std::int32_t slot) { return runner_->keep_snapshot(slot); }
+bool Engine::keeps_snapshots() const noexcept { return runner_->keeps_snapshots(); }
+std::int32_t Engine::continues_from(std::int32_t slot, std::int32_t position) const noexcept {
+  return runner_->continues_from(slot, position);
+}
 
 Result<std::span<const float>> Engine::extend(std::span<const SequenceToken> tokens,
                                               std::span<const std::int32_t> wanted) {

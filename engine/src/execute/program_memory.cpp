@@ -5,6 +5,7 @@
 #include <strata/runtime/units.h>
 
 #include "execute/activation_slots.h"
+#include "execute/sequences/state_rows.h"
 
 namespace strata::detail {
 namespace {
@@ -58,13 +59,13 @@ PinnedParts pinned_parts(const RunPlan& plan) {
 }
 
 // The programs that run while sequences are continued share memory: their activations, and behind these the
-// cache.
+// cache and the snapshots of its states.
 bool keeps_cache(ProgramRole role) noexcept {
   return role == ProgramRole::prefill || role == ProgramRole::decode || role == ProgramRole::infer;
 }
 struct CachedMemory {
-  std::size_t arena = 0, states = 0;
-  std::size_t end() const noexcept { return arena + states; }
+  std::size_t arena = 0, states = 0, snapshots = 0;
+  std::size_t end() const noexcept { return arena + states + snapshots; }
 };
 CachedMemory cached_memory(const RunPlan& plan) {
   CachedMemory cached;
@@ -73,6 +74,7 @@ CachedMemory cached_memory(const RunPlan& plan) {
     cached.arena = std::max(cached.arena, planned.program.arena_bytes);
     cached.states = std::max(cached.states, planned.program.state_bytes);
   }
+  cached.snapshots = round_up(snapshot_bytes(plan), kPageBytes);
   return cached;
 }
 
@@ -97,7 +99,9 @@ ProgramMemory::ProgramMemory(const RunPlan& plan, const RunMemory& memory) {
   const PinnedParts parts = pinned_parts(plan);
   input_slot_bytes_ = parts.input_slot;
   arena_ = memory.arena().data;
-  states_ = arena_ + cached_memory(plan).arena;
+  const CachedMemory cached = cached_memory(plan);
+  states_ = arena_ + cached.arena;
+  snapshots_ = states_ + cached.states;
   inputs_ = memory.driver_pinned().data;
   std::byte* const losses = inputs_ + 2 * parts.input_slot;
   losses_ = reinterpret_cast<float*>(losses);

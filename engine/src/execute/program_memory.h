@@ -23,6 +23,9 @@ class ProgramMemory {
 
   std::byte* arena(const Operand& operand) const noexcept { return arena_ + operand.offset; }
   std::byte* state(const Operand& operand) const noexcept { return states_ + operand.offset; }
+  std::byte* states() const noexcept { return states_; }
+  /// The snapshots of the slots' states, those of a slot one behind the other.
+  std::byte* snapshots() const noexcept { return snapshots_; }
   /// Address of an operand that is offloaded to the host.
   std::byte* host(const Operand& operand) const noexcept { return activations_ + operand.offset; }
   /// One of two slots, which hold a program's inputs one after the other.
@@ -37,7 +40,7 @@ class ProgramMemory {
 
  private:
   std::size_t input_slot_bytes_;
-  std::byte *arena_, *states_, *inputs_, *outputs_, *activations_, *results_;
+  std::byte *arena_, *states_, *snapshots_, *inputs_, *outputs_, *activations_, *results_;
   float *losses_, *logits_;
 };
 

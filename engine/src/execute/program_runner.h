@@ -13,6 +13,7 @@
 
 #include "execute/output_sums.h"
 #include "execute/sequences/kv_cache_tracker.h"
+#include "execute/sequences/state_rows.h"
 #include "execute/program_executor.h"
 #include "execute/program_memory.h"
 
@@ -56,7 +57,12 @@ class ProgramRunner {
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
   Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
                                         std::span<const std::int32_t> wanted);
-  bool can_cut_back() const noexcept { return !kv_cache_.has_states(); }
+  /// See Engine::keep_snapshot() and Engine::continues_from().
+  Status keep_snapshot(std::int32_t slot);
+  bool keeps_snapshots() const noexcept { return kv_cache_.keeps_snapshots(); }
+  std::int32_t continues_from(std::int32_t slot, std::int32_t position) const noexcept {
+    return kv_cache_.continues_from(slot, position);
+  }
   /// "; the loss of micro-batch 6 is not finite, which rank 1 computes", of the last gradient; empty if all
   /// are finite.
   std::string bad_loss_text() const;
@@ -99,6 +105,7 @@ class ProgramRunner {
                                            std::int64_t row);
   Result<std::span<const float>> run_extension(const Replay& replay, std::span<const SequenceToken> tokens,
                                                std::span<const std::int32_t> wanted);
+  Status copy_snapshot(std::int32_t slot, std::int32_t place, bool restores);
   Result<BatchView> open_inputs(const LoweredProgram& program, std::int32_t micro_batch);
   Status upload(const LoweredProgram& program);
   /// What the engine fills of a micro-batch (NamedProgram).
@@ -121,6 +128,7 @@ class ProgramRunner {
   std::vector<Replay> replays_;
   ProgramExecutor executor_;
   KvCacheTracker kv_cache_;
+  const StateRows state_rows_{plan_.of(ProgramRole::decode)};
   OutputSums sums_;
   std::vector<BatchInput> inputs_;   // the inputs of the micro-batch that is being filled
   std::int32_t bad_loss_ = -1;       // the first micro-batch of the last gradient whose loss is not finite

@@ -305,7 +305,10 @@ std::int32_t micro_batches_of(const NamedProgram& named, const SessionOptions& o
 }
 
 Result<CheckedPrograms> check_programs(const ProgramSet& set, const SessionOptions& options) {
-  CheckedPrograms checked{present(set), {}};
+  if (set.snapshots() < 0)
+    return Status::error(Code::invalid, str("the programs are to have room for ", set.snapshots(),
+                                            " snapshots of each sequence; it must be at least 0"));
+  CheckedPrograms checked{present(set), {}, set.snapshots()};
   STRATA_TRY(check_names(checked.programs));
   STRATA_TRY(check_inputs(checked.programs));
   const std::span<const NamedProgram* const> trained = checked.trained();

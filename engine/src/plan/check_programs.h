@@ -15,6 +15,7 @@ struct CheckedPrograms {
   /// The programs that exist, in the order of their roles. The first one represents the model.
   std::vector<const NamedProgram*> programs;
   ParameterUnion parameters;
+  std::int32_t snapshots = 0;  // ProgramSet::snapshots()
 
   bool train() const noexcept { return programs.front()->role == ProgramRole::train; }
   /// The programs that train.

@@ -103,6 +103,7 @@ Result<std::unique_ptr<RunPlan>> lay_out(const CheckedPrograms& checked, const S
                                          std::int64_t max_chunk_elems) {
   auto plan = std::make_unique<RunPlan>();
   plan->options = options;
+  plan->snapshots = checked.snapshots;
   plan->steps = plan_steps(checked, options);
   plan->options.trainees = trainee_options(plan->steps, options);
   plan->trace.training = checked.train();

@@ -22,7 +22,7 @@ using test::RankOutcome;
 using test::RankRun;
 using ::testing::HasSubstr;
 
-constexpr std::int32_t kGradAccum = 24;
+constexpr std::int32_t kRankGradAccum = 24;
 constexpr std::array kWorlds = {1, 2, 3, 4, 8};
 
 RankRun run_of(std::int32_t ranks, std::int32_t zero) {
@@ -30,7 +30,7 @@ RankRun run_of(std::int32_t ranks, std::int32_t zero) {
   run.ranks = ranks;
   run.plan = [=](std::int32_t rank) {
     SessionOptions options;
-    options.grad_accum = kGradAccum;
+    options.grad_accum = kRankGradAccum;
     options.chunk_elems = 4096 * ranks;
     options.budgets = {8 << 20, 8 << 20, 0};
     options.policy = zero % 2 == 0 ? PlacementPolicy::device : PlacementPolicy::pinned;

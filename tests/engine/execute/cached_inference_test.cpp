@@ -195,11 +195,11 @@ TEST(CachedPlacementTest, ASequenceOfLayersWithAStateIsNotCutBack) {
     TinyRun run(must(Engine::plan(cached_programs(test::tiny_of_family(family)), {})));
     must(run.engine->initialize(1));
     const bool has_states = family == "lfm2" || family == "qwen3_5_text";
-    EXPECT_EQ(run.engine->can_cut_back(), !has_states) << family;
     const std::array<SequenceToken, 3> first = {{{5, 0, 0}, {6, 1, 0}, {7, 2, 0}}};
     const std::array<SequenceToken, 1> back = {{{8, 1, 0}}}, again = {{{5, 0, 0}}}, next = {{{6, 1, 0}}};
     const std::array<std::int32_t, 1> wanted = {0};
     must(run.engine->extend(first, wanted));
+    EXPECT_EQ(run.engine->continues_from(0, 1), has_states ? 0 : 1) << family;
     const Status status = run.engine->extend(back, wanted).status();
     EXPECT_EQ(status.is_ok(), !has_states) << family;
     if (has_states) {

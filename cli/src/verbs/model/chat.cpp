@@ -118,8 +118,9 @@ class Chat {
     STRATA_TRY_ASSIGN(request.adapter, source_.choose_adapter(std::nullopt));
     const auto same =
         std::mismatch(cached_.begin(), cached_.end(), tokens.ids.begin(), tokens.ids.end() - 1).first;
-    const bool is_kept = same == cached_.end() || job_.engine().can_cut_back();
-    request.cached = is_kept ? static_cast<std::int32_t>(same - cached_.begin()) : 0;
+    const std::int32_t common = static_cast<std::int32_t>(same - cached_.begin()),
+                       before = source_.virtual_tokens();
+    request.cached = std::max(0, job_.engine().continues_from(0, before + common) - before);
     cached_ = tokens.ids;
     TokenPrinter printer(args_.out, source_.tokenizer());
     std::vector<std::int32_t> ids;

@@ -158,15 +158,25 @@ class Engine final : public Session {
   /// Runs tokens through `decode`, or through `prefill` if they are too many for it, and adds their keys and
   /// values to the cache. Returns the rows of logits of the tokens with indices `wanted`, one after the
   /// other; valid until the next call. The tokens of a sequence must follow each other without a gap.
-  /// Position 0 starts its slot again, and a position before the end continues from there, if can_cut_back().
+  /// Position 0 starts its slot again, and a position before the end continues from there, if
+  /// continues_from() says so: what the slot had behind it is lost, snapshots included.
   /// Errors: `invalid` for more tokens or logits than prefill allows, for a position beyond the cache or
   /// after a gap, for a slot, token, adapter or index out of range, and for a sequence that changes its
   /// adapter; then nothing ran. After any other error the sequences must be started again.
   Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
                                         std::span<const std::int32_t> wanted);
-  /// Whether a sequence of the cache can go on from fewer of its tokens: not in a model whose layers have a
-  /// state of all of them.
-  bool can_cut_back() const noexcept;
+  /// Keeps what layers with a state have of a slot's tokens so far, so that the sequence can go on from here
+  /// again. A slot has room for ProgramSet::snapshots() of them, and a further one replaces the oldest.
+  /// Copies in stream order, and waits for nothing. Does nothing for a slot without tokens, for one that has
+  /// this snapshot, and for a model without states. Errors: `invalid` for a slot out of range, for a plan
+  /// without room, and for states that were lost in an error; `unsupported` without the programs of extend().
+  Status keep_snapshot(std::int32_t slot);
+  /// Whether keep_snapshot() takes any: layers have states, and the plan has room.
+  bool keeps_snapshots() const noexcept;
+  /// The largest position up to `position` from which extend() can continue a slot. Keys and values of
+  /// earlier tokens stay, so this is `position`, or the slot's end if that is less. A model whose layers have
+  /// a state of all tokens continues from its end, from snapshots, and from 0.
+  std::int32_t continues_from(std::int32_t slot, std::int32_t position) const noexcept;
 
  private:
   Engine(const RunPlan& plan, std::unique_ptr<detail::CostModel> costs,

@@ -63,9 +63,14 @@ class ProgramSet {
   const std::deque<NamedProgram>& list() const noexcept { return programs_; }
   /// Sets NamedProgram::memory of every program, for the programs as they are now.
   void plan_memory();
+  /// Room for so many snapshots of each sequence of `prefill` and `decode` (Engine::keep_snapshot), at least
+  /// 0. Programs whose layers have no states take no memory for it.
+  void set_snapshots(std::int32_t per_sequence) noexcept { snapshots_ = per_sequence; }
+  std::int32_t snapshots() const noexcept { return snapshots_; }
 
  private:
   std::deque<NamedProgram> programs_;  // references stay valid when one is added
+  std::int32_t snapshots_ = 0;
 };
 
 }  // namespace strata

@@ -7,6 +7,8 @@
 #include <strata/graph/op_list.h>
 #include <strata/runtime/str.h>
 
+#include "execute/sequences/state_rows.h"
+
 namespace strata::detail {
 
 KvCacheTracker::Limits KvCacheTracker::limits_of(const LoweredProgram& program) {
@@ -23,15 +25,12 @@ KvCacheTracker::KvCacheTracker(const RunPlan& plan) {
   for (const LoweredInstr& instr : decode.code)
     if (instr.op == Op::lora_rows)
       n_adapters_ = std::max(n_adapters_, instr.attrs.as<LoraRowsAttrs>().adapter + 1);
-  const auto first_of = [&](Op op) {
-    return std::find_if(decode.code.begin(), decode.code.end(),
-                        [op](const LoweredInstr& instr) { return instr.op == op; });
-  };
-  // Whatever layers with a state compute, they begin with a convolution.
-  const auto convolution = first_of(Op::cached_causal_conv), attention = first_of(Op::cached_attention);
-  has_states_ = convolution != decode.code.end();
-  std::int64_t slots = 0;
-  if (has_states_) slots = convolution->in[5].shape.dim(0);
+  const auto attention = std::find_if(decode.code.begin(), decode.code.end(), [](const LoweredInstr& instr) {
+    return instr.op == Op::cached_attention;
+  });
+  const StateRows states(decode);
+  has_states_ = !states.empty();
+  std::int64_t slots = states.slots();
   if (attention != decode.code.end()) {
     const Shape& keys = attention->in[3].shape;  // [sequences, kv_heads, capacity, d]
     slots = keys.dim(0);
@@ -43,16 +42,92 @@ KvCacheTracker::KvCacheTracker(const RunPlan& plan) {
   next_ = lengths_;
   adapters_.resize(lengths_.size(), -1);
   next_adapters_ = adapters_;
-  begun_.resize(lengths_.size());
+  first_.resize(lengths_.size(), -1);
+  states_.resize(lengths_.size());
+  restores_.reserve(lengths_.size());
+  snapshots_ = SnapshotRing(lengths_.size(), has_states_ ? plan.snapshots : 0);
 }
 
-void KvCacheTracker::forget() noexcept { std::fill(lengths_.begin(), lengths_.end(), 0); }
+void KvCacheTracker::forget() noexcept {
+  std::fill(lengths_.begin(), lengths_.end(), 0);
+  std::fill(states_.begin(), states_.end(), 0);
+  snapshots_.clear();
+}
+
+void KvCacheTracker::advance() noexcept {
+  lengths_.swap(next_);
+  adapters_.swap(next_adapters_);
+  for (std::size_t slot = 0; slot < first_.size(); ++slot) {
+    if (first_[slot] < 0) continue;
+    states_[slot] = lengths_[slot];
+    snapshots_.drop_beyond(static_cast<std::int32_t>(slot), first_[slot]);
+  }
+}
+
+void KvCacheTracker::lose() noexcept {
+  for (std::size_t slot = 0; slot < first_.size(); ++slot) {
+    if (first_[slot] < 0) continue;
+    lengths_[slot] = std::min(lengths_[slot], first_[slot]);
+    if (has_states_) states_[slot] = -1;
+    snapshots_.drop_beyond(static_cast<std::int32_t>(slot), first_[slot]);
+  }
+}
+
+std::int32_t KvCacheTracker::continues_from(std::int32_t slot, std::int32_t position) const noexcept {
+  if (slot < 0 || static_cast<std::size_t>(slot) >= lengths_.size()) return 0;
+  const std::int32_t end = lengths_[static_cast<std::size_t>(slot)];
+  position = std::clamp(position, 0, end);
+  if (!has_states_ || position == states_[static_cast<std::size_t>(slot)]) return position;
+  return snapshots_.latest(slot, position);
+}
+
+Result<bool> KvCacheTracker::wants_snapshot(std::int32_t slot) const {
+  STRATA_TRY(check_slot(slot));
+  if (!has_states_) return false;
+  if (snapshots_.per_slot() == 0)
+    return Status::error(Code::invalid, str("a snapshot of sequence ", slot,
+                                            " is asked for, but the run has room for 0 of each sequence; "
+                                            "ProgramSet::set_snapshots() plans some"));
+  const auto at = static_cast<std::size_t>(slot);
+  if (states_[at] != lengths_[at])
+    return Status::error(Code::invalid, str("the states of sequence ", slot, " of ", lengths_[at],
+                                            " tokens were lost in an error, so no snapshot is taken"));
+  return lengths_[at] > 0 && snapshots_.find(slot, lengths_[at]) < 0;
+}
+
+Status KvCacheTracker::check_slot(std::int32_t slot) const {
+  const auto slots = static_cast<std::int32_t>(lengths_.size());
+  if (slot >= 0 && slot < slots) return {};
+  return Status::error(Code::invalid, str("slot ", slot, " is out of range; slots of the cache: ", slots));
+}
+
+Status KvCacheTracker::refuse_position(const SequenceToken& t) const {
+  const std::int32_t end = lengths_[static_cast<std::size_t>(t.slot)];
+  const std::string kept = snapshots_.text(t.slot);
+  const std::string where = str("position ", t.position, " of sequence ", t.slot, " is ");
+  const std::string then =
+      kept.empty() ? "start it again" : str("it goes on from its snapshots at ", kept, ", or starts again");
+  return Status::error(
+      Code::invalid, t.position < end
+                         ? str(where, "before the end of its ", end,
+                               " tokens, and layers of this model have a state of all of them; ", then)
+                         : str(where, "the end of its ", end,
+                               " tokens, whose state in layers of this model was lost in an error; ", then));
+}
+
+// The first token of a sequence in a call.
+Status KvCacheTracker::begin_at(const SequenceToken& t) {
+  const auto slot = static_cast<std::size_t>(t.slot);
+  first_[slot] = t.position;
+  if (!has_states_ || t.position == 0 || t.position == states_[slot]) return {};
+  const std::int32_t place = snapshots_.find(t.slot, t.position);
+  if (place < 0) return refuse_position(t);
+  restores_.push_back({t.slot, place});
+  return {};
+}
 
 Status KvCacheTracker::check_token(const SequenceToken& t) {
-  const auto slots = static_cast<std::int32_t>(lengths_.size());
-  if (t.slot < 0 || t.slot >= slots)
-    return Status::error(Code::invalid,
-                         str("slot ", t.slot, " is out of range; slots of the cache: ", slots));
+  STRATA_TRY(check_slot(t.slot));
   if (t.token < 0 || t.token >= vocab_)
     return Status::error(Code::invalid,
                          str("token ", t.token, " is out of range; size of the vocabulary: ", vocab_));
@@ -65,19 +140,15 @@ Status KvCacheTracker::check_token(const SequenceToken& t) {
                                             " is out of range; adapters of the program: ", n_adapters_));
   const auto slot = static_cast<std::size_t>(t.slot);
   const std::int32_t end = next_[slot];
-  if (begun_[slot] != 0 ? t.position != end : t.position > end)
+  const bool is_begun = first_[slot] >= 0;
+  if (is_begun ? t.position != end : t.position > end)
     return Status::error(Code::invalid, str("position ", t.position, " of sequence ", t.slot,
                                             " does not continue its first ", end, " tokens"));
-  if (has_states_ && t.position != end && t.position > 0)
-    return Status::error(
-        Code::invalid,
-        str("position ", t.position, " of sequence ", t.slot, " is before the end of its ", end,
-            " tokens, and layers of this model have a state of all of them; start it again"));
+  if (!is_begun) STRATA_TRY(begin_at(t));
   if (t.position > 0 && t.adapter != next_adapters_[slot])
     return Status::error(Code::invalid,
                          str("position ", t.position, " of sequence ", t.slot, " has adapter ", t.adapter,
                              ", but the tokens before it have adapter ", next_adapters_[slot]));
-  begun_[slot] = 1;
   next_adapters_[slot] = t.adapter;
   next_[slot] = t.position + 1;
   return Status::ok();
@@ -97,7 +168,8 @@ Status KvCacheTracker::check(std::span<const SequenceToken> tokens, std::span<co
       return Status::error(Code::invalid, str("no such row of logits: token ", index, " of ", tokens.size()));
   next_ = lengths_;
   next_adapters_ = adapters_;
-  std::fill(begun_.begin(), begun_.end(), std::uint8_t{0});
+  std::fill(first_.begin(), first_.end(), -1);
+  restores_.clear();
   for (const SequenceToken& token : tokens) STRATA_TRY(check_token(token));
   return Status::ok();
 }

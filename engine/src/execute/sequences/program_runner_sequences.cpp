@@ -59,9 +59,40 @@ Result<std::span<const float>> ProgramRunner::extend(std::span<const SequenceTok
   const Replay& replay =
       *find(kv_cache_.fits_decode(tokens, wanted) ? ProgramRole::decode : ProgramRole::prefill);
   Result<std::span<const float>> logits = run_extension(replay, tokens, wanted);
-  if (!logits.has_value()) return fail(logits.status());
+  if (!logits.has_value()) {
+    kv_cache_.lose();
+    return fail(logits.status());
+  }
   kv_cache_.advance();
   return logits;
+}
+
+// Takes a snapshot of a slot's states, or makes it the states again. On the compute stream it comes behind
+// what was queued before, and before what reads it.
+Status ProgramRunner::copy_snapshot(std::int32_t slot, std::int32_t place, bool restores) {
+  std::byte* const snapshot =
+      memory_.snapshots() + static_cast<std::size_t>(place) * state_rows_.snapshot_bytes();
+  for (const StateRows::Row& row : state_rows_.rows()) {
+    std::byte* const state = memory_.states() + row.begin + static_cast<std::size_t>(slot) * row.bytes;
+    std::byte* const kept = snapshot + row.in_snapshot;
+    STRATA_TRY(context_.backend().copy_async({restores ? state : kept, row.bytes},
+                                             {restores ? kept : state, row.bytes},
+                                             context_.streams().compute));
+  }
+  return {};
+}
+
+Status ProgramRunner::keep_snapshot(std::int32_t slot) {
+  if (find(ProgramRole::decode) == nullptr)
+    return Status::error(Code::unsupported, "this run has no programs that continue sequences");
+  STRATA_TRY(machine_.broken());
+  STRATA_TRY_ASSIGN(const bool is_new, kv_cache_.wants_snapshot(slot));
+  if (!is_new) return {};
+  SnapshotRing& ring = kv_cache_.snapshots();
+  const std::int32_t place = ring.make_room(slot);
+  if (const Status status = copy_snapshot(slot, place, false); !status.is_ok()) return fail(status);
+  ring.set(place, kv_cache_.length(slot));
+  return {};
 }
 
 Result<std::span<const float>> ProgramRunner::run_extension(const Replay& replay,
@@ -71,6 +102,8 @@ Result<std::span<const float>> ProgramRunner::run_extension(const Replay& replay
   activate(replay);
   STRATA_TRY_ASSIGN(const BatchView batch, open_inputs(program, 0));
   KvCacheTracker::write(batch, tokens, wanted);
+  for (const KvCacheTracker::Restore& restore : kv_cache_.restores())
+    STRATA_TRY(copy_snapshot(restore.slot, restore.place, true));
   STRATA_TRY(upload(program));
   STRATA_TRY(run(replay));
   if (wanted.empty()) {  // more tokens follow, so no logits are read and nothing is waited for
