@@ -22,6 +22,7 @@ struct CachedModel {
   struct Shape {
     std::int64_t sequences = 1, prefill_rows = 8, context = 16;
     std::int64_t prefill_logits = 0;  ///< 0: as many as sequences
+    std::int32_t snapshots = 0;       ///< of each sequence
   };
   CachedModel(const DecoderConfig& config, const Shape& shape)
       : run(must(Engine::plan(programs(config, shape), {}))) {
@@ -38,6 +39,7 @@ struct CachedModel {
     set[ProgramRole::prefill] = must(record_cached_decoder(
         config, {shape.prefill_rows, n, shape.context, shape.prefill_logits > 0 ? shape.prefill_logits : n}));
     set[ProgramRole::decode] = must(record_cached_decoder(config, {n, n, shape.context, n}));
+    set.set_snapshots(shape.snapshots);
     return set;
   }
 

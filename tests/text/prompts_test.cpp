@@ -84,6 +84,26 @@ TEST(PromptsTest, ATemplateWritesAConversationAndEndsItsAnswer) {
       Code::not_found);
 }
 
+TEST(PromptsTest, WhatLastsOfAPromptIsWhatTheNextOneBeginsWith) {
+  const Tokenizer tokenizer = byte_tokenizer({"<|im_start|>", "<|im_end|>"});
+  const std::vector<ChatMessage> asked = {{"user", "Hi"}};
+  const auto lasting = [&](const ChatTemplate& chat) {
+    const PromptTokens prompt = must(encode_prompt(tokenizer, {{}, asked}, chat, {}));
+    return std::pair{lasting_tokens(tokenizer, asked, chat, prompt.ids), prompt.ids.size()};
+  };
+  const ChatTemplate qwen = must(ChatTemplate::named("qwen3"));
+  // [<|im_start|>]user\nHi[<|im_end|>]\n[<|im_start|>]assistant\n
+  EXPECT_EQ(lasting(qwen), (std::pair<std::size_t, std::size_t>{20, 21})) << "all but the last token";
+  const std::string unthought = "<think>\n\n</think>\n\n";  // earlier turns do not have it
+  EXPECT_EQ(lasting(must(qwen.with_arguments(R"({"enable_thinking": false})"))),
+            (std::pair<std::size_t, std::size_t>{21, 21 + unthought.size()}));
+  const ChatTemplate once =
+      must(ChatTemplate::parse("{% if messages|length > 1 %}{{ raise_exception('no') }}{% endif %}"
+                               "{{ messages[0]['content'] }}",
+                               {}));
+  EXPECT_EQ(lasting(once).first, 0u) << "a template of one question";
+}
+
 TEST(PromptsTest, FilesHaveOnePromptPerLineOrRecords) {
   const test::TempDir dir;
   const auto read = [&](const std::string& name, const std::string& text, std::string* warned = nullptr) {

@@ -30,6 +30,7 @@ struct Batcher::Place {
   std::int32_t length = 0;                     // tokens in the KV cache, virtual ones included
   std::int64_t n_tokens = 0;                   // sampled so far
   std::int32_t next = -1;                      // sampled, not in the KV cache yet
+  bool keeps = false;                          // this pass ends where a snapshot is taken
 };
 
 /// A row of logits: it predicts a token of the prompt, or the next token of the text.
@@ -75,6 +76,9 @@ Status Batcher::check(const BatchSequence& sequence) const {
   if (sequence.cached < 0 || static_cast<std::size_t>(sequence.cached) >= n)
     return Status::error(Code::invalid, str("the prompt has ", n, " tokens, of which ", sequence.cached,
                                             " are said to be in the KV cache"));
+  if (sequence.keep_at < 0 || static_cast<std::size_t>(sequence.keep_at) > n)
+    return Status::error(Code::invalid, str("the prompt has ", n,
+                                            " tokens, and a snapshot is asked for after ", sequence.keep_at));
   for (const std::int32_t id : sequence.prompt)  // the engine would end all sequences for it
     if (id < 0 || id >= model_rows_)
       return Status::error(Code::invalid,
@@ -90,6 +94,7 @@ Status Batcher::add(BatchSequence sequence, std::shared_ptr<SequenceReceiver> re
     return Status::error(Code::invalid, str("all ", places_.size(), " places of the KV cache are taken"));
   const std::int32_t length = sequence.cached > 0 ? limits_.virtual_tokens + sequence.cached : 0;
   order_.push_back(static_cast<std::size_t>(free - places_.begin()));
+  if (!engine_.keeps_snapshots()) sequence.keep_at = 0;
   *free = {std::move(sequence), std::move(receiver), length, 0, -1};
   return {};
 }
@@ -120,9 +125,10 @@ Status Batcher::step() {
   const SteadyClock clock;
   const std::int64_t begin = clock.now_ns();
   const auto logits = engine_.extend(tokens_, wanted_);
-  if (!logits.has_value()) {
-    end_all(logits.status());
-    return logits.status();
+  const Status status = logits.has_value() ? keep_snapshots() : logits.status();
+  if (!status.is_ok()) {
+    end_all(status);
+    return status;
   }
   const std::size_t vocab = wanted_.empty() ? 0 : logits->size() / wanted_.size();
   for (std::size_t k = 0; k < rows_wanted_.size(); ++k)
@@ -147,7 +153,7 @@ void Batcher::add_next_tokens() {
 // Prompts follow each other in the order in which they came; a pass may end in the middle of one.
 void Batcher::add_prompts() {
   for (const std::size_t at : order_) {
-    while (places_[at].next < 0 &&
+    while (places_[at].next < 0 && !places_[at].keeps &&
            static_cast<std::size_t>(places_[at].length) <
                places_[at].sequence.prompt.size() + static_cast<std::size_t>(limits_.virtual_tokens))
       if (!add_prompt_row(at)) return;
@@ -168,7 +174,16 @@ bool Batcher::add_prompt_row(std::size_t at) {
   tokens_.push_back({is_virtual ? 0 : prompt[index], place.length++, static_cast<std::int32_t>(at),
                      place.sequence.adapter});
   if (!is_virtual) ++stats_.prompt_tokens;
+  place.keeps = !is_virtual && index + 1 == static_cast<std::size_t>(place.sequence.keep_at);
   return true;
+}
+
+// Copies the states of places whose prompt has come to where it wants a snapshot.
+Status Batcher::keep_snapshots() {
+  for (std::size_t at = 0; at < places_.size(); ++at)
+    if (std::exchange(places_[at].keeps, false))
+      STRATA_TRY(engine_.keep_snapshot(static_cast<std::int32_t>(at)));
+  return {};
 }
 
 // The logits of the row that is added next.

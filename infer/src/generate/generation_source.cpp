@@ -226,7 +226,13 @@ Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& shape, st
   STRATA_TRY_ASSIGN(programs[ProgramRole::prefill], record(prefill));
   STRATA_TRY_ASSIGN(programs[ProgramRole::decode], record(decode));
   if (world != nullptr) STRATA_TRY(share(programs, *world));
+  programs.set_snapshots(static_cast<std::int32_t>(decode.snapshots));
   auto plan = plan_programs(*loaded_, programs, world != nullptr);
+  if (!plan.has_value() && plan.status().code() == Code::does_not_fit && decode.snapshots > 0) {
+    decode.snapshots = 0;
+    programs.set_snapshots(0);
+    plan = plan_programs(*loaded_, programs, world != nullptr);
+  }
   if (!plan.has_value() && plan.status().code() == Code::does_not_fit)
     return plan.status().annotate(str("the keys and values of ", plural(decode.sequences, "sequence"), " of ",
                                       decode.context, " tokens need ",

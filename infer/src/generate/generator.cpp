@@ -42,6 +42,7 @@ BatchSequence Generator::sequence_of(const GenerationRequest& request) const {
           .stop_ids = request.stop_ids,
           .adapter = request.adapter,
           .cached = request.cached,
+          .keep_at = request.keep_at,
           .max_tokens = options_.max_tokens,
           .sampling = sampling_,
           .seed = options_.seed,

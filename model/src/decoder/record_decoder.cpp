@@ -68,7 +68,7 @@ Result<Program> record_decoder_with(const DecoderConfig& config, std::int64_t ba
 std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, DType compute) {
   const DecoderConfig c = with_derived_sizes(config);
   const DeltaConfig& d = c.delta;
-  std::int64_t elems = 0, f32_elems = 0;  // a sequence has so many
+  std::int64_t token_elems = 0, elems = 0, f32_elems = 0;  // a token, and the states of a sequence
   const auto add_mamba = [&] {
     const kernels::ScanHeads heads = detail::scan_heads(c.mamba, 0);
     elems += (c.mamba.taps - 1) * c.mamba.channels();
@@ -85,7 +85,7 @@ std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, 
         [[fallthrough]];
       case Mixer::attention:
       case Mixer::latent:
-        elems += 2 * shape.context * layer_heads(c, layer).kv_width();
+        token_elems += 2 * layer_heads(c, layer).kv_width();
         break;
       case Mixer::delta:
         elems += (d.taps - 1) * d.channels();
@@ -95,9 +95,11 @@ std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, 
         elems += (c.conv_taps - 1) * c.hidden;
         break;
     }
+  const std::uint64_t states = static_cast<std::uint64_t>(elems) * size_of(compute) +
+                               static_cast<std::uint64_t>(f32_elems) * sizeof(float);
   return static_cast<std::uint64_t>(shape.sequences) *
-         (static_cast<std::uint64_t>(elems) * size_of(compute) +
-          static_cast<std::uint64_t>(f32_elems) * sizeof(float));
+         (static_cast<std::uint64_t>(shape.context * token_elems) * size_of(compute) +
+          static_cast<std::uint64_t>(1 + shape.snapshots) * states);
 }
 
 Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape, DType compute) {

@@ -133,4 +133,16 @@ Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& pro
   return out;
 }
 
+// An answer and a question of one letter are written behind it, as any others are.
+std::size_t lasting_tokens(const Tokenizer& tokenizer, std::span<const ChatMessage> messages,
+                           const ChatTemplate& chat, std::span<const std::int32_t> prompt) {
+  std::vector<ChatMessage> later(messages.begin(), messages.end());
+  later.push_back({"assistant", "x"});
+  later.push_back({"user", "x"});
+  const auto next = encode_prompt(tokenizer, {{}, later}, chat, {});
+  if (!next.has_value() || prompt.empty()) return 0;
+  const auto same = std::mismatch(prompt.begin(), prompt.end() - 1, next->ids.begin(), next->ids.end());
+  return static_cast<std::size_t>(same.first - prompt.begin());
+}
+
 }  // namespace strata

@@ -7,6 +7,7 @@
 #include <strata/text/prompts.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
+#include <strata/infer/conversation_cache.h>
 #include <strata/infer/generation_source.h>
 #include <strata/infer/generator.h>
 
@@ -45,6 +46,10 @@ class StopsAnswer {
  private:
   void (*before_)(int) = SIG_DFL;
 };
+
+/// Snapshots of the states of a conversation: where its next prompts may go on from, before its last answer
+/// and before the one that is being written, which /retry replaces.
+constexpr std::int64_t kSnapshots = 2;
 
 /// The conversation, and which of its tokens are in the KV cache.
 class Chat {
@@ -116,27 +121,27 @@ class Chat {
     GenerationRequest request{.index = messages_.size(), .prompt = tokens.ids, .stop_ids = tokens.stop_ids};
     for (const std::int32_t id : source_.stop_ids()) request.stop_ids.push_back(id);
     STRATA_TRY_ASSIGN(request.adapter, source_.choose_adapter(std::nullopt));
-    const auto same =
-        std::mismatch(cached_.begin(), cached_.end(), tokens.ids.begin(), tokens.ids.end() - 1).first;
-    const std::int32_t common = static_cast<std::int32_t>(same - cached_.begin()),
-                       before = source_.virtual_tokens();
-    request.cached = std::max(0, job_.engine().continues_from(0, before + common) - before);
-    cached_ = tokens.ids;
+    request.cached = cache_.begin(tokens.ids);
+    request.keep_at =
+        static_cast<std::int32_t>(lasting_tokens(source_.tokenizer(), messages_, chat_, tokens.ids));
     TokenPrinter printer(args_.out, source_.tokenizer());
     std::vector<std::int32_t> ids;
     const StopsAnswer stops;
     const auto done = generator.run(std::span(&request, 1), [&](std::size_t, std::int32_t id) -> Status {
+      cache_.sampled(id);
       if (interrupted != 0) return Status::error(Code::cancelled, "the answer was stopped");
-      if (!ids.empty()) cached_.push_back(ids.back());  // the one before is in the cache by now
       ids.push_back(id);
       return printer.put(id);
     });
     STRATA_TRY(printer.finish());
     if (!done.has_value() && done.status().code() != Code::cancelled) {
-      cached_.clear();
+      cache_.forget();
       return done.status();
     }
-    if (done.has_value()) say_if_cut(done->front());
+    if (done.has_value()) {
+      cache_.ended(done->front().finish_reason);
+      say_if_cut(done->front());
+    }
     return ids;
   }
 
@@ -156,7 +161,7 @@ class Chat {
   Job& job_;
   const std::int64_t context_;
   std::vector<ChatMessage> messages_;
-  std::vector<std::int32_t> cached_;
+  ConversationCache cache_{job_.engine(), source_.virtual_tokens()};
   std::uint64_t retries_ = 0;
 };
 
@@ -211,7 +216,8 @@ Status converse(const Args& args) {
     return Status::error(Code::invalid,
                          str("--context ", wanted, ": the model supports ", most, " positions"));
   const std::int64_t context = most > 0 ? std::min(most, wanted) : wanted;
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, source->start({1, 1, context, 1}, kPrefillRows, warn));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job,
+                    source->start({1, 1, context, 1, kSnapshots}, kPrefillRows, warn));
   print(args.err,
         str(args.items.front(), ", ", source->chat()->name(), " template, ", to_string(source->dtype()),
             ", context of ", context, " tokens; /help lists commands\n"));

@@ -27,6 +27,9 @@ struct BatchSequence {
   std::int32_t adapter = -1;           ///< number of its adapter; -1: none
   /// Leading tokens of the prompt that its place in the KV cache has already; fewer than the prompt has.
   std::int32_t cached = 0;
+  /// Leading tokens of the prompt after which the engine keeps a snapshot of the place's states, if it keeps
+  /// any: Engine::keep_snapshot(). A pass ends there. 0: no snapshot; at most as many as the prompt has.
+  std::int32_t keep_at = 0;
   std::int64_t max_tokens = 128;  ///< 0: the prompt alone is computed
   SamplingOptions sampling;
   std::uint64_t seed = 0;      ///< selects the random numbers together with `index`, so others do not matter
@@ -103,6 +106,7 @@ class Batcher {
   void add_next_tokens();
   void add_prompts();
   bool add_prompt_row(std::size_t place);
+  Status keep_snapshots();
   void want_row(std::size_t place, std::size_t prompt_index);
   void deliver(const WantedRow& row, std::span<const float> logits);
   void sample(Place& place, std::span<const float> logits);

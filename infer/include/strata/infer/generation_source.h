@@ -56,7 +56,8 @@ class GenerationSource {
   DType dtype() const noexcept { return dtype_; }
 
   /// Creates an inference-only engine within the budgets of the configuration and loads the parameters. The
-  /// cache has room for the virtual tokens besides decode.context.
+  /// cache has room for the virtual tokens besides decode.context, and for decode.snapshots if the run fits
+  /// with them.
   /// Errors: `does_not_fit`, with the bytes of the KV cache; those of reading.
   /// `world`: of ranks that share the model, which all call this; each computes the same logits.
   /// `prefill_logits`: rows of logits of the program that prompts go through; 0: as many as of `decode`.

@@ -21,6 +21,8 @@ struct GenerationRequest {
   /// Leading tokens of the prompt that the KV cache has already, since the request of the run before that had
   /// the same place began with them; fewer than the prompt has.
   std::int32_t cached = 0;
+  /// Leading tokens of the prompt after which a snapshot is kept (BatchSequence::keep_at); 0: none.
+  std::int32_t keep_at = 0;
 };
 
 struct Completion {

@@ -286,8 +286,11 @@ struct CacheShape {
   std::int64_t sequences = 1;   ///< sequence slots of the cache
   std::int64_t context = 0;     ///< tokens of one sequence, at most DecoderConfig::positions
   std::int64_t logit_rows = 1;  ///< rows of logits per run
+  /// Snapshots of the states of each sequence. They are the engine's (ProgramSet::set_snapshots()), and
+  /// change no program.
+  std::int64_t snapshots = 0;
 };
-/// Bytes of the states that record_cached_decoder() declares.
+/// Bytes of the states that record_cached_decoder() declares, and of their snapshots.
 std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, DType compute = DType::f32);
 
 }  // namespace strata

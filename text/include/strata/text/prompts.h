@@ -46,4 +46,10 @@ Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
 Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, const ChatTemplate& chat,
                                    std::span<const std::int32_t> ends);
 
+/// How many leading tokens the prompt of a conversation, encoded as `prompt`, has in common with the prompts
+/// that follow it, whatever the answer is: templates may write a turn otherwise once others follow. Fewer
+/// than it has; 0 if the template does not tell.
+std::size_t lasting_tokens(const Tokenizer& tokenizer, std::span<const ChatMessage> messages,
+                           const ChatTemplate& chat, std::span<const std::int32_t> prompt);
+
 }  // namespace strata
