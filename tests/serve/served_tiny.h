@@ -31,10 +31,12 @@ class ServedTiny {
     std::size_t max_waiting = 4;
     std::int32_t context = 48;
     bool runs = true;  ///< the thread is there from the beginning
+    std::string family = "llama";
   };
   ServedTiny() : ServedTiny(Options{}) {}
   explicit ServedTiny(const Options& options)
-      : model_(config(), {options.places, 16, options.context, 6}),
+      : config_(config(options.family)),
+        model_(config_, {options.places, 16, options.context, 6}),
         batcher_(*model_.run.engine, {options.context, tokenizer_.vocab_size()}),
         service(served(options.context), batcher_, options.max_waiting) {
     if (options.runs) start();
@@ -63,7 +65,7 @@ class ServedTiny {
   /// The text that the generator makes of a prompt, by another engine with one place.
   std::string generated(const Prompt& prompt, std::int64_t n, const SamplingOptions& sampling,
                         std::uint64_t seed) const {
-    CachedModel alone(config(), {1, 16, 48});
+    CachedModel alone(config_, {1, 16, 48});
     const PromptTokens tokens = must(encode_prompt(tokenizer_, prompt, ChatTemplate{}, {}));
     GenerationRequest request{.index = 0, .prompt = tokens.ids, .stop_ids = {tokenizer_.markers().end}};
     Generator generator(*alone.run.engine, must(Sampler::create(sampling)),
@@ -77,8 +79,8 @@ class ServedTiny {
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
-  static DecoderConfig config() {
-    DecoderConfig made = tiny_of_family("llama");
+  static DecoderConfig config(const std::string& family) {
+    DecoderConfig made = tiny_of_family(family);
     made.vocab = 288;  // more rows than tokens
     made.seq = 48;
     return made;
@@ -94,6 +96,7 @@ class ServedTiny {
   }
 
   const Tokenizer tokenizer_ = small_tokenizer();
+  const DecoderConfig config_;
   CachedModel model_;
   Batcher batcher_;
 

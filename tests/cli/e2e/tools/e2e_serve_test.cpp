@@ -115,6 +115,43 @@ TEST_F(CliServeE2e, TextsAreThoseOfGenerateAndASignalEndsIt) {
   EXPECT_THAT(ended.err + ended.out, ::testing::Not(HasSubstr("Elizabeth"))) << "prompts are not logged";
 }
 
+/// A family for each kind of layer that keeps something of a sequence.
+class CliServeFamilyE2e : public CliServeE2e, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(CliServeFamilyE2e, MoreTextsAtOnceThanThereArePlacesAreThoseOfGenerate) {
+  Words words = {str("model.family=", GetParam()), "model.layers=4", "model.seq=128", "memory.device=64MiB",
+                 "memory.pinned=64MiB"};
+  if (std::string_view(GetParam()) == "deepseek_v3") words.push_back("model.experts=6");
+  train_run(words);
+  const auto server = serve({"run", "--batch", "2", "--queue", "8"});
+  const std::vector<std::string> prompts = {"It is a truth", "Elizabeth", "She was not, however,",
+                                            "Mr. Darcy", "What"};
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    clients.push_back(std::make_unique<RawClient>(port_));
+    clients.back()->send(request("/v1/completions", {{"prompt", prompts[i]},
+                                                     {"max_tokens", 30 + 10 * i},
+                                                     {"temperature", 0.9},
+                                                     {"top_k", 0},
+                                                     {"top_p", 1},
+                                                     {"seed", i}}));
+  }
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const std::string all = clients[i]->read_all();
+    ASSERT_THAT(all, StartsWith("HTTP/1.1 200 OK"));
+    EXPECT_EQ(json::parse(all.substr(all.find("\r\n\r\n") + 4))["choices"][0]["text"],
+              generated({"run", "--prompt", prompts[i], "--temperature", "0.9", "--top-k", "0", "--top-p",
+                         "1", "--seed", str(i), "--tokens", str(30 + 10 * i)}));
+  }
+  server->send(SIGTERM);
+  EXPECT_EQ(server->finish().exit_code, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, CliServeFamilyE2e,
+                         ::testing::Values("qwen3_5_text", "granitemoehybrid", "nemotron_h", "lfm2",
+                                           "deepseek_v3"),
+                         [](const auto& test) { return std::string(test.param); });
+
 TEST_F(CliServeE2e, OtherClientsDoNotDisturbAText) {
   train_run({"model.seq=256", "train.micro_batch=1", "memory.device=unlimited", "memory.pinned=unlimited"});
   const auto server = serve({"run", "--batch", "2", "--queue", "3", "--max-body", "10KB"});
