@@ -16,8 +16,8 @@
 // attention_backward_sinks: (lse, delta, sinks) -> dsinks
 //
 // cached_attention: (qkv [R, (heads + 2 kv_heads) d], positions [R] i32, slots [R] i32, keys and values:
-//   states [sequences, kv_heads, capacity, d] of the dtype of qkv, written in place, sinks or none)
-//   -> out [R, heads d], workspace
+//   states [sequences, kv_heads, capacity, d] of the dtype of qkv, written in place, or values that have the
+//   tokens' already; sinks or none) -> out [R, heads d], workspace
 
 namespace strata {
 namespace {
@@ -212,28 +212,27 @@ kernels::CachedAttentionShape cached_attention_shape(const AttentionAttrs& a) {
           .softcap = a.softcap,
           .scale = a.scale,
           .alibi_heads = a.alibi_heads,
-          .alibi_first = a.alibi_first};
+          .alibi_first = a.alibi_first,
+          .is_stored = a.is_stored};
 }
 Specs infer_cached_attention(In in, const Attrs& attrs) {
   const auto& a = attrs.as<AttentionAttrs>();
   const std::int64_t parts = a.heads + 2 * a.kv_heads;
   const auto holds = [&](const ValueInfo* cache) {
-    return cache != nullptr && cache->kind == ValueKind::state && cache->dtype == in[0]->dtype &&
-           cache->shape.rank == 4 && cache->shape.dim(1) == a.kv_heads &&
+    return cache != nullptr && (cache->kind == ValueKind::state) == !a.is_stored &&
+           cache->dtype == in[0]->dtype && cache->shape.rank == 4 && cache->shape.dim(1) == a.kv_heads &&
            cache->shape.dim(3) == in[0]->shape.dim(1) / parts;
   };
   if (!is_matrix(in[0]) || a.heads <= 0 || a.kv_heads <= 0 || a.heads % a.kv_heads != 0 ||
       in[0]->shape.dim(1) % parts != 0 || !scores_fit(a) ||
       !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32) ||
-      !has_type(in[2], {in[0]->shape.dim(0)}, DType::i32) || !holds(in[3]) ||
-      !has_type(in[4], in[3]->shape, in[0]->dtype) || in[4]->kind != ValueKind::state ||
-      !sinks_fit(in[5], *in[0], a))
-    return mismatch(
-        str("qkv [R, (", a.heads, " + 2 * ", a.kv_heads,
-            ") d] with heads a multiple of kv_heads, positions and slots [R] i32, and the states keys "
-            "and values [sequences, ",
-            a.kv_heads, ", capacity, d] and sinks [", a.heads, "] or none, of the dtype of qkv"),
-        in);
+      !has_type(in[2], {in[0]->shape.dim(0)}, DType::i32) || !holds(in[3]) || !holds(in[4]) ||
+      !has_type(in[4], in[3]->shape, in[0]->dtype) || !sinks_fit(in[5], *in[0], a))
+    return mismatch(str("qkv [R, (", a.heads, " + 2 * ", a.kv_heads,
+                        ") d] with heads a multiple of kv_heads, positions and slots [R] i32, and the ",
+                        a.is_stored ? "" : "states ", "keys and values [sequences, ", a.kv_heads,
+                        ", capacity, d] and sinks [", a.heads, "] or none, of the dtype of qkv"),
+                    in);
   const std::int64_t rows = in[0]->shape.dim(0);
   return std::vector<OutputSpec>{
       {"out", {rows, head_dim(*in[0], a) * a.heads}, in[0]->dtype},
@@ -272,6 +271,12 @@ Value Builder::cached_attention(Value qkv, Value positions, Value slots, Value k
                                 Heads heads, const ScoreOptions& scores, Value sinks) {
   return op(Op::cached_attention, {qkv, positions, slots, keys, values, sinks},
             attention_attrs(heads, 0, scores));
+}
+Value Builder::stored_attention(Value qkv, Value positions, Value slots, const KeysValues& of, Heads heads,
+                                const ScoreOptions& scores, Value sinks) {
+  AttentionAttrs attrs = attention_attrs(heads, 0, scores);
+  attrs.is_stored = true;
+  return op(Op::cached_attention, {qkv, positions, slots, of.keys, of.values, sinks}, attrs);
 }
 
 constinit const OpDef detail::op_defs::attention = {

@@ -4,7 +4,7 @@
 
 #include "ops/op_defs.h"
 
-// latent_qkv: (q [T, q_width], kv [T, kv_width], rotated_key [T, rotated]) -> qkv [T, 3 q_width]
+// latent_qkv: (q [T, q_width], kv [T, kv_width] or none, rotated_key [T, rotated]) -> qkv [T, 3 q_width]
 // latent_qkv_backward: (dqkv) -> dq, dkv, drotated_key
 // trim_heads: (x [T, q_width]) -> y [T, out_width]
 // untrim_heads: (dy) -> dx
@@ -13,6 +13,7 @@ namespace strata {
 namespace {
 
 using namespace detail::op_rules;
+using namespace detail::op_calls;
 
 bool has_heads(const kernels::LatentHeads& h) {
   return h.heads >= 1 && h.plain >= 1 && h.rotated >= 1 && h.value >= 1 && h.value <= h.head_dim();
@@ -28,7 +29,7 @@ bool is_wide(const ValueInfo* info, std::int64_t columns) {
 Specs infer_latent_qkv(In in, const Attrs& attrs) {
   const auto& h = attrs.as<LatentHeadsAttrs>().heads;
   const bool fit = is_matrix(in[0]) && has_heads(h) && is_wide(in[0], h.q_width()) &&
-                   has_type(in[1], {in[0]->shape.dim(0), h.kv_width()}, in[0]->dtype) &&
+                   (in[1] == nullptr || has_type(in[1], {in[0]->shape.dim(0), h.kv_width()}, in[0]->dtype)) &&
                    has_type(in[2], {in[0]->shape.dim(0), h.rotated}, in[0]->dtype);
   if (!fit) return mismatch(heads_of("q, kv and a rotated key", h), in);
   return std::vector<OutputSpec>{{"qkv", {in[0]->shape.dim(0), 3 * h.q_width()}, in[0]->dtype}};
@@ -38,7 +39,7 @@ void vjp_latent_qkv(VjpContext& c) {
 }
 Status launch_latent_qkv(const OpCall& c, Backend& backend, Stream& stream) {
   return kernels::latent_qkv_forward_async(
-      backend, stream, {c.in[0], c.in[1], c.in[2], c.out[0], c.attrs.as<LatentHeadsAttrs>().heads});
+      backend, stream, {c.in[0], or_none(c.in[1]), c.in[2], c.out[0], c.attrs.as<LatentHeadsAttrs>().heads});
 }
 
 Specs infer_latent_qkv_backward(In in, const Attrs& attrs) {
@@ -86,6 +87,7 @@ Value Builder::trim_heads(Value x, const kernels::LatentHeads& heads) {
 
 constinit const OpDef detail::op_defs::latent_qkv = {
     .n_in = 3,
+    .optional_in = 1,
     .infer_outputs = infer_latent_qkv,
     .vjp = vjp_latent_qkv,
     .flops = no_flops,

@@ -142,10 +142,11 @@ void run_host(const CachedAttentionArgs& a, ThreadPool& pool) {
   const std::int64_t rows = dispatch::row_count(a.qkv);
   const std::int64_t pairs = rows * g.kv_heads;
   const std::int64_t scratch_slots = detail::cached_attention_scratch_slots(rows, g.kv_heads);
-  dispatch::parallel_for_ranges(pool, rows, detail::rows_per_item(2 * g.kv_heads * g.d),
-                                [&](std::int64_t first, std::int64_t n) {
-                                  for (std::int64_t r = first; r < first + n; ++r) store(g, r);
-                                });
+  if (!a.shape.is_stored)
+    dispatch::parallel_for_ranges(pool, rows, detail::rows_per_item(2 * g.kv_heads * g.d),
+                                  [&](std::int64_t first, std::int64_t n) {
+                                    for (std::int64_t r = first; r < first + n; ++r) store(g, r);
+                                  });
   const CacheScratch sizes(a.shape, g.capacity, g.d);
   pool.parallel_for(scratch_slots, [&](std::int64_t scratch_slot) {
     float* scratch = reinterpret_cast<float*>(a.workspace.data) + scratch_slot * sizes.floats;

@@ -36,15 +36,23 @@ template <class T>
 void latent_qkv_forward(const LatentQkvForwardArgs& a, ThreadPool& pool) {
   const LatentHeads& h = a.heads;
   const std::int64_t d = h.head_dim(), width = h.q_width(), of_kv = std::int64_t{h.plain} + h.value;
+  const bool has_kv = dispatch::is_present(a.kv);
+  const T zero = from_f32<T>(0.0f);
   for_each_row(row_count(a.q), 3 * width, pool, [&](std::int64_t row) {
-    const T *q = a.q.as<T>() + row * width, *kv = a.kv.as<T>() + row * h.kv_width(),
+    const T *q = a.q.as<T>() + row * width, *kv = has_kv ? a.kv.as<T>() + row * h.kv_width() : nullptr,
             *rotated = a.rotated_key.as<T>() + row * h.rotated;
     T *to_q = a.qkv.as<T>() + row * 3 * width, *to_k = to_q + width, *to_v = to_k + width;
-    for (std::int32_t head = 0; head < h.heads;
-         ++head, q += d, kv += of_kv, to_q += d, to_k += d, to_v += d) {
+    for (std::int32_t head = 0; head < h.heads; ++head, q += d, to_q += d, to_k += d, to_v += d) {
       std::copy_n(q, h.plain, std::copy_n(q + h.plain, h.rotated, to_q));
-      std::copy_n(kv, h.plain, std::copy_n(rotated, h.rotated, to_k));
-      std::fill(std::copy_n(kv + h.plain, h.value, to_v), to_v + d, from_f32<T>(0.0f));
+      T* const plain = std::copy_n(rotated, h.rotated, to_k);
+      if (has_kv) {
+        std::copy_n(kv, h.plain, plain);
+        std::fill(std::copy_n(kv + h.plain, h.value, to_v), to_v + d, zero);
+        kv += of_kv;
+      } else {
+        std::fill_n(plain, h.plain, zero);
+        std::fill_n(to_v, d, zero);
+      }
     }
   });
 }
@@ -115,8 +123,8 @@ void trim_heads_backward_host(const TrimHeadsBackwardArgs& a, ThreadPool& pool) 
 Status latent_qkv_forward_async(Backend& backend, Stream& stream, const LatentQkvForwardArgs& a) {
   const std::int64_t rows = row_count(a.q);
   dispatch::Check check("latent_qkv_forward", "q", a.q);
+  if (dispatch::is_present(a.kv)) check.rows("kv", a.kv, rows, a.heads.kv_width());
   check.rows("q", a.q, rows, a.heads.q_width())
-      .rows("kv", a.kv, rows, a.heads.kv_width())
       .rows("rotated_key", a.rotated_key, rows, a.heads.rotated)
       .rows("qkv", a.qkv, rows, 3 * a.heads.q_width());
   STRATA_TRY(check_latent(check, a.heads));

@@ -9,7 +9,7 @@
 /// The elements of a row that latent attention rearranges, for host and device.
 namespace strata::kernels::detail {
 
-/// Element `column` of a row of q | k | v.
+/// Element `column` of a row of q | k | v; `kv` null: zeros.
 template <class T>
 STRATA_HD T latent_qkv_element(const LatentHeads& h, const T* q, const T* kv, const T* rotated_key,
                                std::int64_t column) {
@@ -17,7 +17,9 @@ STRATA_HD T latent_qkv_element(const LatentHeads& h, const T* q, const T* kv, co
                      of_kv = h.plain + std::int64_t{h.value};
   const std::int64_t part = column / width, head = column % width / d, i = column % d;
   if (part == 0) return q[head * d + (i < h.rotated ? h.plain + i : i - h.rotated)];
-  if (part == 1) return i < h.rotated ? rotated_key[i] : kv[head * of_kv + i - h.rotated];
+  if (part == 1 && i < h.rotated) return rotated_key[i];
+  if (kv == nullptr) return from_f32<T>(0.0f);
+  if (part == 1) return kv[head * of_kv + i - h.rotated];
   return i < h.value ? kv[head * of_kv + h.plain + i] : from_f32<T>(0.0f);
 }
 /// Element `column` of a row of the gradient of q.

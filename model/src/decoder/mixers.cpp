@@ -69,12 +69,25 @@ Value Recorder::latent_attention(const std::string& name, std::size_t layer, Val
   const ColumnParts down =
       b_.divide_columns(linear(name + ".kv_down", x, l.kv_rank + l.rotated, c_.hidden, c_.qkv_bias, kInitStd),
                         {.groups = 1, .first = l.kv_rank, .second = l.rotated});
-  const Value kv = linear(name + ".kv_up", latent_norm(name + ".kv_down_norm", down.first, l.kv_rank),
-                          heads.kv_width(), l.kv_rank, false, kInitStd);
+  const Value latent = latent_norm(name + ".kv_down_norm", down.first, l.kv_rank),
+              up = weight(name + ".kv_up.weight", {heads.kv_width(), l.kv_rank}, kInitStd);
+  const bool keeps_latents = cache_ && cache_->latent;  // then it makes all keys and values of them
+  const Value kv = keeps_latents ? Value{} : b_.linear(latent, up);
   const Value qkv = b_.rope(b_.latent_qkv(q, kv, down.second, heads), positions_, angles_[0], heads_,
                             c_.rotary_interleaved);
-  const Value mixed = b_.trim_heads(attend(name, qkv, layer_heads(c_, layer), scores(layer)), heads);
+  const Value mixed = b_.trim_heads(keeps_latents ? attend_to_latents(name, layer, qkv, latent, up, heads)
+                                                  : attend(name, qkv, layer_heads(c_, layer), scores(layer)),
+                                    heads);
   return linear(name + ".attn_out", mixed, c_.hidden, heads.out_width(), c_.out_bias, residual_std_);
+}
+
+Value Recorder::attend_to_latents(const std::string& name, std::size_t layer, Value qkv, Value latent,
+                                  Value up, const kernels::LatentHeads& heads) {
+  const Value cache =
+      b_.state(name + ".latents", {cache_->sequences, cache_->context, c_.latent.kv_rank + heads.rotated});
+  const Value all = b_.cached_latents(latent, qkv, positions_, slots_, cache, heads);
+  const KeysValues of = b_.latent_keys_values(b_.linear(all, up), positions_, slots_, cache, heads);
+  return b_.stored_attention(qkv, positions_, slots_, of, heads_, scores(layer), sinks(name));
 }
 
 Value Recorder::convolution(const std::string& name, Value x, std::int64_t channels, std::int64_t taps,
@@ -185,14 +198,17 @@ ScoreOptions Recorder::scores(std::size_t layer) const {
           .scale = score_scale(c_)};
 }
 
+Value Recorder::sinks(const std::string& name) {
+  return c_.sinks ? b_.param(name + ".sinks", {c_.heads}, {.init = {0, kInitStd}, .decay = false}) : Value{};
+}
+
 Value Recorder::attend(const std::string& name, Value qkv, const LayerHeads& heads,
                        const ScoreOptions& scores) {
-  const Value sinks =
-      c_.sinks ? b_.param(name + ".sinks", {c_.heads}, {.init = {0, kInitStd}, .decay = false}) : Value{};
-  if (!cache_) return b_.attention(qkv, of(heads), static_cast<int>(c_.seq), scores, doc_start_, sinks);
+  const Value of_sinks = sinks(name);
+  if (!cache_) return b_.attention(qkv, of(heads), static_cast<int>(c_.seq), scores, doc_start_, of_sinks);
   const Shape shape = {cache_->sequences, heads.kv_heads, cache_->context, heads.head_dim};
   const Value keys = b_.state(name + ".keys", shape), values = b_.state(name + ".values", shape);
-  return b_.cached_attention(qkv, positions_, slots_, keys, values, of(heads), scores, sinks);
+  return b_.cached_attention(qkv, positions_, slots_, keys, values, of(heads), scores, of_sinks);
 }
 
 Value Recorder::mixer(const std::string& name, std::size_t layer, Value x) {

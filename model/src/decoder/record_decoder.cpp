@@ -83,8 +83,13 @@ std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, 
       case Mixer::both:
         add_mamba();
         [[fallthrough]];
-      case Mixer::attention:
       case Mixer::latent:
+        if (shape.latent) {
+          token_elems += c.latent.kv_rank + c.latent.rotated;
+          break;
+        }
+        [[fallthrough]];
+      case Mixer::attention:
         token_elems += 2 * layer_heads(c, layer).kv_width();
         break;
       case Mixer::delta:

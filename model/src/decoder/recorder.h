@@ -185,7 +185,10 @@ class Recorder {
   Value attention(const std::string& name, std::size_t layer, Value x);
   Value latent_norm(const std::string& name, Value x, std::int64_t n);
   Value latent_attention(const std::string& name, std::size_t layer, Value x);
+  Value attend_to_latents(const std::string& name, std::size_t layer, Value qkv, Value latent, Value up,
+                          const kernels::LatentHeads& heads);
   ScoreOptions scores(std::size_t layer) const;
+  Value sinks(const std::string& name);
   Value attend(const std::string& name, Value qkv, const LayerHeads& heads, const ScoreOptions& scores);
   Value convolution(const std::string& name, Value x, std::int64_t channels, std::int64_t taps, bool has_bias,
                     bool silu);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <strata/kernels/mixers/divided_columns.h>
+#include <strata/kernels/mixers/latent_cache.h>
 #include <strata/kernels/mixers/latent_heads.h>
 #include <strata/kernels/mixers/scale_parts.h>
 
@@ -38,6 +39,33 @@ TEST_P(DeviceMixersTest, LatentHeads) {
     expect_same_bits<TrimHeadsBackwardArgs>("trim heads backward", {dy, written(h.q_width()), h},
                                             &trim_heads_backward_host, &trim_heads_backward_async,
                                             {&TrimHeadsBackwardArgs::dx});
+  }
+}
+
+TEST_P(DeviceMixersTest, LatentCache) {
+  constexpr std::int64_t kSequences = 3, kCapacity = 300, kRank = 40;
+  for (const LatentHeads& h : {LatentHeads{3, 12, 8, 16}, LatentHeads{4, 5, 2, 7}}) {
+    const TensorView positions = integers({280, 281, 17, 0, 3}), slots = integers({0, 0, 2, 1, -1}),
+                     cache = in({kSequences, kCapacity, kRank + h.rotated}, 1);
+    expect_same_bits<CachedLatentsArgs>("cached latents",
+                                        {in({5, kRank}, 2), in({5, 3 * h.q_width()}, 3), positions, slots,
+                                         cache, in({kSequences * kCapacity, kRank}, 4), h},
+                                        &cached_latents_host, &cached_latents_async,
+                                        {&CachedLatentsArgs::cache, &CachedLatentsArgs::latents});
+    const Shape keys = {kSequences, h.heads, kCapacity, h.head_dim()};
+    expect_same_bits<LatentKeysValuesArgs>(
+        "latent keys and values",
+        {in({kSequences * kCapacity, h.kv_width()}, 5), positions, slots, cache, in(keys, 6), in(keys, 7), h},
+        &latent_keys_values_host, &latent_keys_values_async,
+        {&LatentKeysValuesArgs::keys, &LatentKeysValuesArgs::values});
+    expect_same_bits<LatentQkvForwardArgs>("latent qkv without keys and values",
+                                           {in({70, h.q_width()}, 8),
+                                            {},
+                                            in({70, h.rotated}, 9),
+                                            unwritten({70, 3 * h.q_width()}, GetParam()),
+                                            h},
+                                           &latent_qkv_forward_host, &latent_qkv_forward_async,
+                                           {&LatentQkvForwardArgs::qkv});
   }
 }
 

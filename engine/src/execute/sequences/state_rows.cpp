@@ -7,7 +7,9 @@
 namespace strata::detail {
 namespace {
 
-bool has_rows_of_tokens(Op op) noexcept { return op == Op::cached_attention; }
+bool has_rows_of_tokens(Op op) noexcept {
+  return op == Op::cached_attention || op == Op::cached_latents || op == Op::latent_keys_values;
+}
 
 }  // namespace
 

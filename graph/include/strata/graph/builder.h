@@ -71,6 +71,10 @@ struct Routed {
 struct ColumnParts {
   Value first, second;
 };
+/// Keys and values of all positions of a cache.
+struct KeysValues {
+  Value keys, values;
+};
 /// What is added to a loss, [1], and losses that are shown beside it.
 struct AddedLosses {
   Value zero, losses;
@@ -187,7 +191,8 @@ class Builder {
   ColumnParts divide_columns(Value x, const kernels::DividedColumns& columns);
   Value unite_columns(const ColumnParts& parts, const kernels::DividedColumns& columns);  ///< the inverse
   /// Queries, keys and values of latent attention as attention() takes them, and its result without what
-  /// values were padded with; see kernels/mixers/latent_heads.h.
+  /// values were padded with; see kernels/mixers/latent_heads.h. Without `kv`, keys and values are zeros, but
+  /// for what turns.
   Value latent_qkv(Value q, Value kv, Value rotated_key, const kernels::LatentHeads& heads);
   Value trim_heads(Value x, const kernels::LatentHeads& heads);
   Value scale(Value x, float factor);
@@ -216,6 +221,17 @@ class Builder {
   /// written to the states keys and values [sequences, kv_heads, capacity, d].
   Value cached_attention(Value qkv, Value positions, Value slots, Value keys, Value values, Heads heads,
                          const ScoreOptions& scores = {}, Value sinks = {});
+  /// The same over keys and values that latent_keys_values() has made, with those of the tokens.
+  Value stored_attention(Value qkv, Value positions, Value slots, const KeysValues& of, Heads heads,
+                         const ScoreOptions& scores = {}, Value sinks = {});
+  /// A KV cache of latent attention, the state `cache` [sequences, capacity, rank + rotated]: stores the
+  /// tokens' latent rows [R, rank] and what turns of their keys, from qkv, and returns the latent rows of all
+  /// sequences [sequences * capacity, rank]; then keys and values of what a linear layer has made of these,
+  /// [sequences * capacity, kv_width]. See kernels/mixers/latent_cache.h.
+  Value cached_latents(Value latent, Value qkv, Value positions, Value slots, Value cache,
+                       const kernels::LatentHeads& heads);
+  KeysValues latent_keys_values(Value kv, Value positions, Value slots, Value cache,
+                                const kernels::LatentHeads& heads);
   /// A convolution of each channel of x [T, C] over the rows of its document, with weights [C, taps], and
   /// SiLU of it on request; see kernels/recurrent/causal_conv.h. The second is for rows of sequences `slots`
   /// [R] i32 at `positions` [R] i32, whose last rows are in the state `kept` [sequences, taps - 1, C].

@@ -81,6 +81,7 @@ struct AttentionAttrs {
   std::int32_t alibi_heads = 0, alibi_first = 0;
   /// The tokens of a sequence that have queries, and keys, here (part_attention).
   kernels::TokenRuns queries = {}, keys = {};
+  bool is_stored = false;  ///< cached attention whose keys and values are no states: it stores none
   DType out = DType::f32;  ///< the result's dtype of ring_attention_end
   friend bool operator==(const AttentionAttrs&, const AttentionAttrs&) = default;
 };

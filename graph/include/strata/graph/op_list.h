@@ -145,6 +145,8 @@ namespace strata {
   X(accumulate, NoAttrs)                                       \
   X(accumulate_over_ranks, CollectiveAttrs)                    \
   X(cached_attention, AttentionAttrs)                          \
+  X(cached_latents, LatentHeadsAttrs)                          \
+  X(latent_keys_values, LatentHeadsAttrs)                      \
   X(copy_to_ranks, CollectiveAttrs)                            \
   X(keep_on_first_rank, CollectiveAttrs)                       \
   X(take_rows, CollectiveAttrs)                                \

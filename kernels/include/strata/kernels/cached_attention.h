@@ -17,6 +17,7 @@ struct CachedAttentionShape {
   float softcap = 0;
   float scale = 0;
   std::int64_t alibi_heads = 0, alibi_first = 0;  ///< as in AttentionHeads
+  bool is_stored = false;  ///< keys and values have those of the rows already, and no other is stored
 };
 
 /// Stores every row's keys and values in the cache at the row's position, then computes for every row

@@ -20,8 +20,9 @@ __global__ void __launch_bounds__(kThreads) write_latent_qkv(const T* q, const T
   const std::int64_t column = thread_index(), width = 3 * h.q_width();
   if (column >= width) return;
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y)
-    qkv[row * width + column] = detail::latent_qkv_element(h, q + row * h.q_width(), kv + row * h.kv_width(),
-                                                           rotated_key + row * h.rotated, column);
+    qkv[row * width + column] = detail::latent_qkv_element<T>(
+        h, q + row * h.q_width(), kv == nullptr ? nullptr : kv + row * h.kv_width(),
+        rotated_key + row * h.rotated, column);
 }
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -70,7 +71,8 @@ Status latent_qkv_forward(Backend&, Stream& stream, const LatentQkvForwardArgs& 
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.q.dtype, [&]<class T>(std::type_identity<T>) {
     write_latent_qkv<<<row_grid(rows, 3 * a.heads.q_width()), kThreads, 0, queue>>>(
-        a.q.as<T>(), a.kv.as<T>(), a.rotated_key.as<T>(), a.qkv.as<T>(), a.heads, rows);
+        a.q.as<T>(), dispatch::is_present(a.kv) ? a.kv.as<T>() : nullptr, a.rotated_key.as<T>(),
+        a.qkv.as<T>(), a.heads, rows);
   });
 }
 Status latent_qkv_backward(Backend&, Stream& stream, const LatentQkvBackwardArgs& a) {

@@ -113,8 +113,10 @@ Status cached_attention(Backend&, Stream& stream, const CachedAttentionArgs& a) 
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
     const CachedView<T> v = view_of<T>(a);
-    store_rows<T><<<dispatch::row_grid(rows, v.kv_heads * v.d), kThreads, 0, queue>>>(v);
-    STRATA_CUDA_TRY(cudaGetLastError());
+    if (!a.shape.is_stored) {
+      store_rows<T><<<dispatch::row_grid(rows, v.kv_heads * v.d), kThreads, 0, queue>>>(v);
+      STRATA_CUDA_TRY(cudaGetLastError());
+    }
     const float scale = attention_scale({.scale = a.shape.scale}, v.d);
     auto* const x = reinterpret_cast<float*>(a.workspace.data);
     const bool is_packed = v.d % dispatch::Pack<T>::kSize == 0 && v.capacity % 4 == 0 &&

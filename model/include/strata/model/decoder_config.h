@@ -289,6 +289,8 @@ struct CacheShape {
   /// Snapshots of the states of each sequence. They are the engine's (ProgramSet::set_snapshots()), and
   /// change no program.
   std::int64_t snapshots = 0;
+  /// Latent attention keeps latent rows, of which keys and values are made for each run, instead of these.
+  bool latent = false;
 };
 /// Bytes of the states that record_cached_decoder() declares, and of their snapshots.
 std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape, DType compute = DType::f32);

@@ -26,8 +26,9 @@ struct LatentHeads {
 /// head_dim(): what turns comes first in each head of queries and keys, and values are padded with zeros. All
 /// tensors have the same dtype (f32, bf16 or f16; see embedding.h).
 struct LatentQkvForwardArgs {
-  TensorView q;            ///< [T, q_width]: plain | rotated of each head
-  TensorView kv;           ///< [T, kv_width]: plain elements of the key | value of each head
+  TensorView q;   ///< [T, q_width]: plain | rotated of each head
+  TensorView kv;  ///< [T, kv_width]: plain elements of the key | value of each head; default view (rank
+                  ///< 0): zeros
   TensorView rotated_key;  ///< [T, rotated]
   TensorView qkv;          ///< [T, 3 q_width], written
   LatentHeads heads;
