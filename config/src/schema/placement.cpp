@@ -74,6 +74,18 @@ constexpr TrainKey kPlacementKeys[] = {
       .max = 1e12},
      field<&C::memory, &C::Memory::nvme_rates>,
      {.identity = kNoBits}},
+    {{.section = "memory",
+      .name = "latent_cache",
+      .type = KeyType::choice,
+      .default_text = "auto",
+      .doc =
+          "what the KV cache of latent attention keeps of a token when text is generated or scored: keys and "
+          "values of all heads (expanded), or the latent row that each run makes them of (latent), which is "
+          "far smaller and slower; auto = expanded, if that takes at most a quarter of memory.device",
+      .allows_auto = true,
+      .choices = "expanded|latent"},
+     field<&C::memory, &C::Memory::latent_cache>,
+     {.identity = kNoBits}},
 
     {{.section = "offload",
       .name = "chunk",

@@ -15,6 +15,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 #include <strata/infer/checkpoint_params.h>
+#include <strata/plan/latent_cache.h>
 #include <strata/plan/split/split_model.h>
 #include <strata/plan/subspaces.h>
 #include <strata/config/load_config.h>
@@ -214,12 +215,26 @@ Status GenerationSource::share(ProgramSet& programs, const World& world) {
   return {};
 }
 
+// What latent attention keeps of a token, which is said if a program chose it for the memory.
+Status GenerationSource::choose_cache(CacheShape& shape, bool is_shared,
+                                      const std::function<void(std::string_view)>& warn) {
+  const bool is_auto = loaded_->config.memory.latent_cache == "auto";
+  const std::string_view obstacle = is_shared   ? "the model is shared by several ranks"
+                                    : adapters_ ? "each text of a batch may choose an adapter"
+                                                : "";
+  STRATA_TRY_ASSIGN(shape.latent, keeps_latent_rows(*loaded_, decoder_, shape, dtype_, obstacle));
+  if (is_auto && shape.latent)
+    warn(str("memory.latent_cache = latent, since ", loaded_->tree.entry("memory.latent_cache").why));
+  return {};
+}
+
 Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& shape, std::int64_t prefill_rows,
                                                      const std::function<void(std::string_view)>& warn,
                                                      World* world, std::int64_t prefill_logits) {
   ProgramSet programs;
   CacheShape decode = shape, prefill;
   decode.context += virtual_tokens();
+  STRATA_TRY(choose_cache(decode, world != nullptr, warn));
   prefill = decode;
   prefill.rows = prefill_rows;
   if (prefill_logits > 0) prefill.logit_rows = prefill_logits;

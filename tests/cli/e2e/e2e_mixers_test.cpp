@@ -110,5 +110,31 @@ INSTANTIATE_TEST_SUITE_P(Families, CliMixersE2e,
                                            "granitemoehybrid", "falcon_h1", "nemotron_h", "gemma4_text"),
                          [](const auto& test) { return std::string(test.param); });
 
+class CliLatentCacheE2e : public CliE2e {};
+
+TEST_F(CliLatentCacheE2e, LatentRowsGiveTheSameTextsAndAreChosenWhereKeysAndValuesAreTooLarge) {
+  const ProgramResult trained =
+      strata(tiny("train", {"--out", "run", "model.family=deepseek_v3", "model.experts=6", "model.layers=4",
+                            "model.seq=512", "train.micro_batch=1", "train.steps=4", "memory.device=64MiB"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const auto generated = [&](const Words& words) {
+    Words all = {"generate", "run",           "--prompt", "It is a truth", "--tokens",
+                 "60",       "--temperature", "0",        "--json"};
+    all.insert(all.end(), words.begin(), words.end());
+    return strata(all);
+  };
+  const ProgramResult expanded = generated({"memory.latent_cache=expanded"}),
+                      latent = generated({"memory.latent_cache=latent"}), chosen = generated({});
+  ASSERT_EQ(expanded.exit_code, 0) << expanded.err;
+  for (const ProgramResult* other : {&latent, &chosen}) {
+    ASSERT_EQ(other->exit_code, 0) << other->err;
+    EXPECT_EQ(nlohmann::json::parse(other->out)["text"], nlohmann::json::parse(expanded.out)["text"]);
+  }
+  EXPECT_EQ(chosen.err.find("latent_cache"), std::string::npos) << "a short text takes little";
+  const ProgramResult served =
+      strata({"score", "run", "--in", "val.txt", "--batch", "64", "memory.device=32MiB"});
+  EXPECT_THAT(served.err, HasSubstr("memory.latent_cache = latent, since keys and values of all heads take"));
+}
+
 }  // namespace
 }  // namespace strata::test

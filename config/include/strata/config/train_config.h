@@ -126,6 +126,7 @@ struct TrainConfig {
     std::uint64_t nvme_bytes = 0;  ///< 0: no NVMe tier; kUnlimitedBytes: as much as the disk has
     std::vector<std::string> nvme_dirs;
     std::vector<double> nvme_rates;  ///< one for each of nvme_dirs, or empty
+    std::string latent_cache;        ///< expanded, latent, auto
   } memory;
   struct Offload {
     std::optional<std::int64_t> chunk_elems;

@@ -75,6 +75,7 @@ class GenerationSource {
   Status open_adapters(const std::vector<NamedFolder>& folders, const std::string& default_adapter);
   Result<Program> record(const CacheShape& shape) const;
   Status share(ProgramSet& programs, const World& world);
+  Status choose_cache(CacheShape& shape, bool is_shared, const std::function<void(std::string_view)>& warn);
   Status load_parameters(Engine& engine, const std::function<void(std::string_view)>& warn);
   Status load_run_under_adapters(Engine& engine, const std::function<void(std::string_view)>& warn);
   Status load_checkpoint_under_adapters(Engine& engine, const std::string& checkpoint);
