@@ -22,7 +22,7 @@ struct CachedModel {
   struct Shape {
     std::int64_t sequences = 1, prefill_rows = 8, context = 16;
     std::int64_t prefill_logits = 0;  ///< 0: as many as sequences
-    std::int32_t snapshots = 0;       ///< of each sequence
+    std::int32_t snapshots = 0;       ///< each sequence has so many
   };
   CachedModel(const DecoderConfig& config, const Shape& shape)
       : run(must(Engine::plan(programs(config, shape), {}))) {

@@ -72,32 +72,6 @@ TEST(ServiceTest, ATextIsWhatTheGeneratorMakesOfThePrompt) {
   EXPECT_EQ(drawn["choices"][0]["text"], tiny.generated({"the cat", {}}, 12, {0.8, 40, 0.9}, 5));
 }
 
-/// A family for each kind of layer that keeps something of a sequence.
-class ServedFamilyTest : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(ServedFamilyTest, MoreTextsAtOnceThanThereArePlacesAreThoseOfTheGenerator) {
-  ServedTiny tiny({.places = 2, .max_waiting = 8, .family = GetParam()});
-  const std::vector<std::string> prompts = {"the cat", "on", "that mat and the other cat", "sat", "the mat",
-                                            "and the", "o"};
-  std::vector<std::string> texts(prompts.size());
-  {
-    std::vector<std::jthread> clients;
-    for (std::size_t i = 0; i < prompts.size(); ++i)
-      clients.emplace_back([&, i] {
-        const json asked = {{"prompt", prompts[i]}, {"max_tokens", 6 + 2 * i}, {"seed", i + 1}};
-        texts[i] = body_of(tiny.post(kCompletions, asked.dump()))["choices"][0]["text"];
-      });
-  }
-  for (std::size_t i = 0; i < prompts.size(); ++i)
-    EXPECT_EQ(texts[i], tiny.generated({prompts[i], {}}, static_cast<std::int64_t>(6 + 2 * i), {}, i + 1))
-        << prompts[i];
-}
-
-INSTANTIATE_TEST_SUITE_P(Families, ServedFamilyTest,
-                         ::testing::Values("llama", "qwen3_5_text", "granitemoehybrid", "nemotron_h",
-                                           "falcon_h1", "lfm2", "deepseek_v3"),
-                         [](const auto& param) { return param.param; });
-
 TEST(ServiceTest, WithoutASeedEachTextIsAnother) {
   ServedTiny tiny;
   const std::string request = R"({"prompt": "the", "max_tokens": 16})";

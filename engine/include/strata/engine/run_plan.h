@@ -41,7 +41,7 @@ struct PlannedStep {
 struct RunPlan : StatePlan {
   std::vector<PlannedProgram> programs;
   std::vector<PlannedStep> steps;  ///< the step of each trainee; none if nothing is trained
-  std::int32_t snapshots = 0;      ///< of each sequence, see ProgramSet::set_snapshots()
+  std::int32_t snapshots = 0;      ///< each sequence has so many, see ProgramSet::set_snapshots()
   std::vector<Init> init_of_tensor;
   /// Has format `full` if the tensor is not quantized.
   std::vector<kernels::QuantizedMatrix> quantized_of_tensor;

@@ -29,7 +29,7 @@ class KvCacheTracker {
   /// The snapshots that have to become the states of their slots before the tokens checked last.
   struct Restore {
     std::int32_t slot = 0;
-    std::int32_t place = 0;  ///< of the snapshot, among those of all slots
+    std::int32_t place = 0;  ///< where the snapshot is among those of all slots
   };
   std::span<const Restore> restores() const noexcept { return restores_; }
   /// Records that the tokens checked last are in the cache.
@@ -69,7 +69,7 @@ class KvCacheTracker {
   std::vector<std::int32_t> lengths_, next_;            // indexed by slot
   std::vector<std::int32_t> adapters_, next_adapters_;  // indexed by slot
   std::vector<std::int32_t> first_;   // the position of each slot's first token in this call; -1: it has none
-  std::vector<std::int32_t> states_;  // of how many tokens each slot's states are; -1: they are lost
+  std::vector<std::int32_t> states_;  // how many tokens have made each slot's states; -1: they are lost
   std::vector<Restore> restores_;
   SnapshotRing snapshots_{0, 0};
 };

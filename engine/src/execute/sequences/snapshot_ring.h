@@ -37,7 +37,7 @@ class SnapshotRing {
   }
 
   std::int32_t per_slot_;
-  std::vector<Place> places_;  // those of a slot are one behind the other
+  std::vector<Place> places_;  // a slot has its own one behind the other
   std::uint64_t n_taken_ = 0;
 };
 
