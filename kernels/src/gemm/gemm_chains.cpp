@@ -82,10 +82,14 @@ void chain_on_avx2(const Gemm& g) {
   if (rows < g.m) multiply_few_rows(part_of(g, rows, g.m - rows, 0, g.n));
 }
 
+// A few rows of A^T are transposed at a time: attention has as many as a sequence has keys.
 void chain_with_panels_on_avx2(const Gemm& g) {
+  constexpr std::int64_t kRowsAtOnce = 252;  // of groups of six
   static thread_local Floats a, b;
   const Gemm copied = g.trans_b ? g : with_copied_b(g, b);
-  chain_on_avx2(g.trans_a ? with_transposed_a(copied, a) : copied);
+  if (!g.trans_a) return chain_on_avx2(copied);
+  for (std::int64_t row = 0; row < g.m; row += kRowsAtOnce)
+    chain_on_avx2(with_transposed_a(part_of(copied, row, std::min(kRowsAtOnce, g.m - row), 0, g.n), a));
 }
 
 }  // namespace
