@@ -37,7 +37,7 @@
 
 #include "attention_products.h"
 #include "engine/program_trainer.h"
-#include "linear_products.h"
+#include "step_gemms.h"
 
 namespace {
 
@@ -226,7 +226,7 @@ class GemmSteps final : public Steps {
   strata::SteadyClock clock_;
   std::unique_ptr<strata::ThreadPool> pool_;
   std::unique_ptr<strata::Backend> backend_;
-  strata::bench::LinearProducts linears_;
+  strata::bench::StepGemms linears_;
   std::vector<strata::bench::AttentionProducts> attention_;  // one for each layer
 };
 

@@ -16,7 +16,7 @@
 #include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/clock.h>
 
-#include "linear_products.h"
+#include "step_gemms.h"
 
 namespace {
 
@@ -32,7 +32,7 @@ void run(const char* folder, strata::DType dtype, int steps, int threads, std::i
   strata::SteadyClock clock;
   const auto pool = must(strata::ThreadPool::create(threads));
   const auto backend = must(strata::create_host_backend({}, *pool, clock));
-  const strata::bench::LinearProducts products(program, *backend);
+  const strata::bench::StepGemms products(program, *backend);
   std::vector<double> seconds;
   for (int step = 0; step <= steps; ++step) {
     const auto begin = std::chrono::steady_clock::now();

@@ -64,7 +64,7 @@ STRATA_HD void transpose_quarter(__m256 (&r)[8]) {
   }
 }
 STRATA_HD void transpose_lanes(f32x16 (&x)[16]) {
-  __m256 all[2][2][8];  // of the rows and the columns of each quarter
+  __m256 all[2][2][8];  // the quarters, by rows and columns
   for (int row = 0; row < 2; ++row)
     for (int column = 0; column < 2; ++column) {
       for (int i = 0; i < 8; ++i) all[row][column][i] = x[8 * row + i].part[column];

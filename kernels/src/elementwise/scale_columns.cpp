@@ -8,7 +8,7 @@
 
 #include "dtype_dispatch.h"
 #include "elementwise/part_columns.h"
-#include "gemm/lora_parts_check.h"
+#include "adapters/lora_parts_check.h"
 #include "partial_sums.h"
 #include "simd_table.h"
 #include "work_split.h"

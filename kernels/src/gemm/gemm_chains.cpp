@@ -84,7 +84,7 @@ void chain_on_avx2(const Gemm& g) {
 
 // A few rows of A^T are transposed at a time: attention has as many as a sequence has keys.
 void chain_with_panels_on_avx2(const Gemm& g) {
-  constexpr std::int64_t kRowsAtOnce = 252;  // of groups of six
+  constexpr std::int64_t kRowsAtOnce = 252;  // a multiple of six
   static thread_local Floats a, b;
   const Gemm copied = g.trans_b ? g : with_copied_b(g, b);
   if (!g.trans_a) return chain_on_avx2(copied);

@@ -10,7 +10,7 @@
 #include <strata/runtime/dtype.h>
 
 #include "gemm/gemm.h"
-#include "gemm/lora_gemms.h"
+#include "adapters/lora_gemms.h"
 #include "quant/quantized_gemms.h"
 
 /// The products of a block of vectors with G^T G, by the host and by CUDA. A block is [vectors, length] with

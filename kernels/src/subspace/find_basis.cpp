@@ -5,7 +5,7 @@
 #include <strata/dispatch/op.h>
 #include <strata/kernels/subspace.h>
 
-#include "gemm/lora_parts_check.h"
+#include "adapters/lora_parts_check.h"
 #include "subspace/dense.h"
 #include "subspace/row_squares.h"
 #include "subspace/subspace_iteration.h"

@@ -2,7 +2,7 @@
 #include <strata/dispatch/op.h>
 #include <strata/kernels/subspace.h>
 
-#include "gemm/lora_parts_check.h"
+#include "adapters/lora_parts_check.h"
 #include "subspace/gradient_squares.h"
 #include "subspace/row_squares.h"
 

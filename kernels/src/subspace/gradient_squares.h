@@ -7,8 +7,8 @@
 #include <strata/dispatch/rows.h>
 #include <strata/kernels/subspace.h>
 
-#include "gemm/dora_rows.h"
-#include "gemm/lora_gemms.h"
+#include "adapters/dora_rows.h"
+#include "adapters/lora_gemms.h"
 #include "gemm/part_sums.h"
 
 /// Sums of the squares of gradients, by the host and by CUDA, with the same bits.

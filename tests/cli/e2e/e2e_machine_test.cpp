@@ -110,6 +110,8 @@ TEST_F(CliMachineE2e, ASmallAddressSpaceIsRefusedAndNeverACrash) {
     };
     const ProgramResult ended = train({"--overwrite", "cpu.threads=2"});
     if (ended.exit_code == 127) continue;  // the shared libraries could not be loaded
+    // Libraries that find no memory before main() end any command.
+    if (strata({"--version"}).signal != 0) continue;
     EXPECT_EQ(ended.signal, 0) << ended.output();
     if (ended.exit_code == 0) continue;
     ++refusals;

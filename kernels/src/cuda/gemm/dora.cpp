@@ -4,7 +4,7 @@
 #include "cuda/gemm/device_gemm.h"
 #include "cuda/gemm/dora_norm.h"
 #include "cuda/quant/dequantize_panel.h"
-#include "gemm/dora_panels.h"
+#include "adapters/dora_panels.h"
 
 namespace strata::kernels::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 
-#include "gemm/dora_rows.h"
+#include "adapters/dora_rows.h"
 
 namespace strata::kernels::detail {
 

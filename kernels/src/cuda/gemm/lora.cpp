@@ -4,7 +4,7 @@
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/cuda_stream.h"
 #include "cuda/gemm/device_gemm.h"
-#include "gemm/lora_gemms.h"
+#include "adapters/lora_gemms.h"
 
 namespace strata::kernels::cuda {
 

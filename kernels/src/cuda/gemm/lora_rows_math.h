@@ -9,7 +9,7 @@
 #include <strata/runtime/float16.h>
 
 #include "few_rows_table.h"
-#include "gemm/lora_scale.h"
+#include "adapters/lora_scale.h"
 
 /// The arithmetic of adapters chosen by rows: the operations of lora_rows.cpp in the same order.
 /// `Lanes` is HalfWarp (lanes.h), or EmulatedHalfWarp in tests.

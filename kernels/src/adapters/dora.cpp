@@ -9,9 +9,9 @@
 #include <strata/kernels/dora.h>
 
 #include "dtype_dispatch.h"
-#include "gemm/dora_panels.h"
+#include "adapters/dora_panels.h"
 #include "gemm/gemm_tiled.h"
-#include "gemm/lora_parts_check.h"
+#include "adapters/lora_parts_check.h"
 #include "simd_table.h"
 #include "work_split.h"
 

@@ -10,9 +10,9 @@
 
 #include "dtype_dispatch.h"
 #include "few_rows_table.h"
-#include "gemm/lora_gemms.h"
-#include "gemm/lora_parts_check.h"
-#include "gemm/lora_scale.h"
+#include "adapters/lora_gemms.h"
+#include "adapters/lora_parts_check.h"
+#include "adapters/lora_scale.h"
 #include "simd_table.h"
 #include "work_split.h"
 

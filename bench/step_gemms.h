@@ -16,10 +16,10 @@ namespace strata::bench {
 /// step's time: y = x w^T, dx = dy w and dw = dy^T x of each linear layer. Weights and their gradients have
 /// their own memory, as in a step; activations of one size share a buffer, so that no step has better
 /// locality.
-class LinearProducts {
+class StepGemms {
  public:
   /// `forward`: a program without its backward. Throws std::runtime_error if memory is exhausted.
-  LinearProducts(const Program& forward, Backend& backend);
+  StepGemms(const Program& forward, Backend& backend);
   void run(ThreadPool& pool) const;
   /// Multiplications and additions of run().
   double flops() const noexcept { return flops_; }

@@ -1,4 +1,4 @@
-#include "linear_products.h"
+#include "step_gemms.h"
 
 #include <cstring>
 
@@ -9,7 +9,7 @@
 
 namespace strata::bench {
 
-LinearProducts::LinearProducts(const Program& forward, Backend& backend) {
+StepGemms::StepGemms(const Program& forward, Backend& backend) {
   for (const Instr& instr : forward.code) {
     if (instr.op != Op::linear) continue;
     const ValueInfo& x = forward.value(instr.in[0]);
@@ -25,7 +25,7 @@ LinearProducts::LinearProducts(const Program& forward, Backend& backend) {
   }
 }
 
-void LinearProducts::run(ThreadPool& pool) const {
+void StepGemms::run(ThreadPool& pool) const {
   for (const Layer& layer : layers_) {
     kernels::linear_forward_host({layer.x, layer.w, {}, layer.y}, pool);
     kernels::linear_backward_input_host({layer.y, layer.w, layer.dx}, pool);
@@ -33,7 +33,7 @@ void LinearProducts::run(ThreadPool& pool) const {
   }
 }
 
-TensorView LinearProducts::buffer_view(Backend& backend, const ValueInfo& value, const std::string& role) {
+TensorView StepGemms::buffer_view(Backend& backend, const ValueInfo& value, const std::string& role) {
   const auto [at, fresh] = buffers_.try_emplace({role, value.shape.n_elems()});
   if (fresh) {
     at->second = must(backend.allocate(MemoryKind::device, value.bytes()));

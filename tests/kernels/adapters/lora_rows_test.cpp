@@ -11,7 +11,7 @@
 
 #include "cuda/gemm/lora_rows_math.h"
 #include "gemm/gemm.h"
-#include "kernels/lora_rows_problem.h"
+#include "kernels/adapters/lora_rows_problem.h"
 #include "support/isas.h"
 
 namespace strata::kernels {

@@ -6,7 +6,7 @@
 #include <strata/kernels/weight_quant.h>
 
 #include "elementwise/part_columns.h"
-#include "gemm/dora_panels.h"
+#include "adapters/dora_panels.h"
 #include "simd_table.h"
 #include "support/op_test.h"
 

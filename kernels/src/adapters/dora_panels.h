@@ -7,9 +7,9 @@
 #include <strata/kernels/lora_parts.h>
 #include <strata/kernels/quantized_matrix.h>
 
-#include "gemm/dora_rows.h"
+#include "adapters/dora_rows.h"
 #include "gemm/gemm.h"
-#include "gemm/lora_gemms.h"
+#include "adapters/lora_gemms.h"
 #include "quant/quantized_gemms.h"
 
 /// The panels of an adapted matrix, whose norms are computed one panel after the other by the host and by

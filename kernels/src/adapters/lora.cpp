@@ -7,8 +7,8 @@
 #include <strata/dispatch/rows.h>
 
 #include "gemm/gemm_tiled.h"
-#include "gemm/lora_gemms.h"
-#include "gemm/lora_parts_check.h"
+#include "adapters/lora_gemms.h"
+#include "adapters/lora_parts_check.h"
 
 namespace strata::kernels {
 STRATA_OP(lora_up, LoraUpArgs);
