@@ -101,8 +101,7 @@ class QueryBlocks {
   std::int64_t start_of(std::int64_t query) const { return starts_ == nullptr ? 0 : starts_[query]; }
   bool begins_block(std::int64_t query) const {
     const std::int64_t position = g_.shape.queries.at(query);
-    return start_of(query) != start_of(query - 1) || position != g_.shape.queries.at(query - 1) + 1 ||
-           (position - start_of(query)) % kQueryRows == 0;
+    return position != g_.shape.queries.at(query - 1) + 1 || (position - start_of(query)) % kQueryRows == 0;
   }
   std::int64_t first_key(std::int64_t query) const {
     const std::int64_t start = start_of(query);
