@@ -15,7 +15,8 @@ show_progress() {
   done
 }
 
-# step NAME [--log FILE] COMMAND...: --log sends the output to FILE, whose end is shown after a failure.
+# step NAME [--log FILE] COMMAND...: --log sends the output to FILE, whose errors and end are shown after a failure. A
+# linter goes on after an error, so that the end alone would not name it.
 step() {
   local name=$1 log='' start=$SECONDS status=0 watcher=''
   shift
@@ -40,6 +41,7 @@ step() {
     return 0
   fi
   if [[ -n $log ]]; then
+    head -n -60 "$log" | grep -aE -m 40 'error:|error generated|^FAILED:|[*]{3}(Failed|Timeout|Exception)' >&2 || true
     tail -n 60 "$log" >&2
     printf '(the end of %s)\n' "$log" >&2
   fi

@@ -125,7 +125,7 @@ Status Batcher::step() {
   const SteadyClock clock;
   const std::int64_t begin = clock.now_ns();
   const auto logits = engine_.extend(tokens_, wanted_);
-  const Status status = logits.has_value() ? keep_snapshots() : logits.status();
+  Status status = logits.has_value() ? keep_snapshots() : logits.status();
   if (!status.is_ok()) {
     end_all(status);
     return status;
