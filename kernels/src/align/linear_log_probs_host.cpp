@@ -12,13 +12,21 @@ namespace {
 using detail::LogitsBlock;
 
 void scale_logits(const detail::LogitScale& scale, float* row, std::int64_t vocab) {
-  if (scale.cap > 0)
-    detail::row_table().softcap(row, scale.factor, scale.cap, vocab);
-  else if (!scale.is_identity())
-    detail::simd_table<float>().scale(row, row, scale.factor, vocab);
+  if (scale.cap > 0) detail::row_table().softcap(row, 1.0f, scale.cap, vocab);
+  if (scale.factor != 1.0f) detail::simd_table<float>().scale(row, row, scale.factor, vocab);
 }
 
 }  // namespace
+
+TokenLogProb token_log_prob(std::span<float> logits, std::int32_t target, float temperature) noexcept {
+  const std::int64_t vocab = std::ssize(logits);
+  scale_logits(detail::LogitScale({.temperature = temperature}), logits.data(), vocab);
+  TokenLogProb token;
+  float lse = 0;
+  token.log_prob = 0.0f - detail::row_loss(logits.data(), vocab, target, lse);
+  token.entropy = detail::row_table().entropy(logits.data(), lse, vocab);
+  return token;
+}
 
 void linear_log_probs_host(const LinearLogProbsArgs& a, ThreadPool& pool) {
   const detail::LogitScale scale(a.scaling);
@@ -52,7 +60,7 @@ void linear_log_probs_backward_host(const LinearLogProbsBackwardArgs& a, ThreadP
     }
     scale_logits(scale, row, block.vocab);
     detail::logits_gradient(row, block.vocab, targets[t], a.lse.as<float>()[t],
-                            0.0f - a.dlog_probs.as<float>()[t] * scale.factor, scale.cap);
+                            0.0f - a.dlog_probs.as<float>()[t] * scale.factor, scale.scaled_cap());
   };
   detail::for_head_rows_backward(detail::head_of(a), a.dx, a.dw, a.accumulate_dw, pool, replace_row);
 }

@@ -112,9 +112,9 @@ STRATA_HD float cap_derivative(float capped, float cap) {
   const float t = capped * (1.0f / cap);
   return 1.0f - t * t;
 }
-/// cap * tanh(factor * x / cap), or factor * x if cap is 0.
+/// factor * (cap * tanh(x / cap)), or factor * x if cap is 0.
 STRATA_HD float scaled_capped_logit(float x, float factor, float cap) {
-  return cap > 0.0f ? simd::tanh_of(x * (factor / cap)) * cap : x * factor;
+  return (cap > 0.0f ? capped_logit(x, cap) : x) * factor;
 }
 template <class T>
 struct Pair {

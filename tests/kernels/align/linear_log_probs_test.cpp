@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <strata/kernels/elementwise.h>
 #include <strata/kernels/linear_cross_entropy.h>
 #include <strata/runtime/str.h>
 
@@ -213,6 +214,33 @@ TEST(LinearLogProbsBitsTest, AreTheNegativeLossesOfLinearCrossEntropyBitForBit) 
       std::vector<float> negative = losses.values();
       for (float& loss : negative) loss = -loss;
       EXPECT_EQ(log_probs.values(), negative);
+    }
+}
+
+// With the identity as rows, logits are the columns of the matrix whatever the order of sums.
+TEST(LinearLogProbsBitsTest, ATokensLogProbabilityIsThatOfItsRowBitForBit) {
+  for (const double softcap : {0.0, 5.0})
+    for (const double temperature : {1.0, 0.7, 2.3}) {
+      constexpr std::int64_t kRows = 20, kVocab = 5003;
+      LogProbProblem p({kRows, kVocab, kRows, DType::f32, softcap, temperature});
+      std::vector<float> identity(kRows * kRows, 0.0f);
+      for (std::size_t t = 0; t < kRows; ++t) identity[t * kRows + t] = 1.0f;
+      p.x = Tensor({kRows, kRows}, identity);
+      Tensor log_probs = p.row_results(), lse = log_probs, entropies = log_probs;
+      test::Workspace workspace(p.workspace_bytes());
+      linear_log_probs_host(p.args(log_probs, lse, entropies.view(), workspace), *test::pool());
+      for (std::size_t t = 0; t < kRows; ++t) {
+        if (p.targets[t] < 0) continue;
+        std::vector<float> logits;
+        for (std::size_t j = 0; j < kVocab; ++j) logits.push_back(p.w.values()[j * kRows + t]);
+        Tensor row({1, kVocab}, logits);
+        if (softcap > 0)
+          softcap_host({.x = row.view(), .y = row.view(), .cap = p.scaling.softcap}, *test::pool());
+        std::vector<float> capped = row.values();
+        const TokenLogProb token = token_log_prob(capped, p.targets[t], p.scaling.temperature);
+        EXPECT_EQ(token.log_prob, log_probs.values()[t]) << softcap << " " << temperature;
+        EXPECT_EQ(token.entropy, entropies.values()[t]) << softcap << " " << temperature;
+      }
     }
 }
 

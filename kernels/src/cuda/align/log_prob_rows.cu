@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads) row_gradients(LogProbRows a) {
   const float lse = a.lse[t], scale = target < 0 ? 0.0f : 0.0f - a.dlog_probs[t] * a.factor;
   for (std::int64_t i = threadIdx.x; i < a.vocab; i += kThreads) {
     float d = target < 0 ? 0.0f : detail::loss_gradient(row[i], lse, scale, i == target);
-    if (target >= 0 && a.cap > 0) d = d * detail::cap_derivative(row[i], a.cap);
+    if (target >= 0 && a.cap > 0) d = d * detail::cap_derivative(row[i], a.cap * a.factor);
     out[i] = from_f32<T>(d);
   }
 }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include <strata/kernels/align/log_prob_scaling.h>
 #include <strata/kernels/values/head_blocks.h>
 #include <strata/runtime/backend/backend.h>
@@ -26,6 +29,14 @@ struct LinearLogProbsArgs {
 };
 Status linear_log_probs_async(Backend& backend, Stream& stream, const LinearLogProbsArgs& args);
 void linear_log_probs_host(const LinearLogProbsArgs& args, ThreadPool& pool);
+
+/// What linear_log_probs says on the host of one row, bit by bit, from logits that a sampler has.
+struct TokenLogProb {
+  float log_prob = 0, entropy = 0;
+};
+/// `logits`: V values, with the model's soft cap; they are divided by `temperature`, above 0, in place.
+/// `target`: 0 to V - 1.
+TokenLogProb token_log_prob(std::span<float> logits, std::int32_t target, float temperature) noexcept;
 
 /// The gradients of sum(dlog_probs * log_probs), from logits that are computed again. Where a target is below
 /// 0, dlog_probs is not read.
