@@ -14,6 +14,8 @@
 #include <strata/align/sample_rollouts.h>
 #include <strata/config/objective.h>
 
+#include "kl_estimate.h"
+
 namespace strata {
 namespace {
 
@@ -25,12 +27,6 @@ RolloutShape shape_of(const TrainConfig& config, const PolicySizes& sizes) {
           .rows = config.train.micro_batch,
           .seq = config.model.seq,
           .counts_tokens = objective_of(config).has_critic || align_loss(config) == "dapo"};
-}
-
-// How far the reference is from the policy for a token that the policy chose: the estimators k1 and k3.
-double kl_estimate(float log_prob, float reference, bool k3) {
-  const double d = static_cast<double>(reference) - static_cast<double>(log_prob);
-  return k3 ? std::expm1(d) - d : -d;
 }
 
 Status check_finite(std::span<const float> values, const char* program) {
@@ -49,13 +45,14 @@ PolicyIterations::PolicyIterations(const TrainConfig& config, const TrainingData
       tokenizer_(data.tokenizer()),
       sizes_(policy_sizes(config)),
       on_policy_(is_on_policy(config)),
+      scores_answers_(strata::scores_answers(config)),
       batches_(shape_of(config, sizes_)),
       mixture_(data.mixture_batches(config.train.micro_batch)),
       kl_coef_(config.align.kl_coef),
       used_kl_coef_(kl_coef_) {
   programs_ = {kDecodeProgram};
   if (config.align.reward_model) programs_.push_back(kRewardProgram);
-  if (!on_policy_) programs_.push_back(kLogProbsProgram);
+  if (scores_answers_) programs_.push_back(kLogProbsProgram);
   if (needs_reference_policy(config)) programs_.push_back(kReferenceProgram);
   if (objective_of(config).has_critic) programs_.push_back(kScoresProgram);
   programs_.push_back(kPolicyProgram);
@@ -185,16 +182,26 @@ Status PolicyIterations::add_model_rewards(Engine& engine, std::span<double> rew
   return {};
 }
 
-// Through the programs' rows that are trained later, so that the first ratio of each token is exactly 1. A
-// step that is the first of its answers, and the last, has them itself.
+// Old log-probabilities are those of the rows that are trained later, so that the first ratio of each token
+// is exactly 1: the sampler has them (contract C9), or a pass says so. A step that is the first of its
+// answers, and the last, has them itself.
 Status PolicyIterations::score(Engine& engine) {
-  if (!on_policy_)
+  if (!on_policy_ && !scores_answers_) take_sampled();
+  if (scores_answers_)
     STRATA_TRY(run_scores(engine, kLogProbsProgram, "log_probs", batches_.values(TokenValue::old_log_prob)));
   if (needs_reference_policy(config_))
     STRATA_TRY(run_scores(engine, kReferenceProgram, "log_probs", batches_.values(TokenValue::reference)));
   if (objective_of(config_).has_critic)
     STRATA_TRY(run_scores(engine, kScoresProgram, "scores", batches_.values(TokenValue::old_value)));
   return {};
+}
+
+void PolicyIterations::take_sampled() {
+  for (std::size_t i = 0; i < batches_.rollouts().size(); ++i) {
+    const Rollout& rollout = batches_.rollouts()[i];
+    std::ranges::copy(rollout.log_probs, batches_.values_of(TokenValue::old_log_prob, i).begin());
+    std::ranges::copy(rollout.entropies, batches_.values_of(TokenValue::entropy, i).begin());
+  }
 }
 
 Status PolicyIterations::run_scores(Engine& engine, const char* program, const char* output,
@@ -283,52 +290,6 @@ void PolicyIterations::set_critic_advantages() {
   kl_coef_ = KlControl{config_.align.kl_target, config_.align.kl_horizon}.after(kl_coef_, kl / n, n);
 }
 
-namespace {
-
-/// The share of groups of `size` answers to a prompt that all have the same reward.
-double share_of_equal_rewards(std::span<const Rollout> rollouts, std::size_t size) {
-  if (size < 2) return 0;
-  double n = 0;
-  for (std::size_t first = 0; first < rollouts.size(); first += size) {
-    const std::span<const Rollout> group = rollouts.subspan(first, size);
-    n += std::all_of(group.begin(), group.end(),
-                     [&](const Rollout& one) { return one.reward == group.front().reward; });
-  }
-  return n * static_cast<double>(size) / static_cast<double>(rollouts.size());
-}
-
-}  // namespace
-
-void PolicyIterations::describe() {
-  const auto n = static_cast<double>(batches_.rollouts().size());
-  const auto tokens = static_cast<double>(batches_.n_tokens());
-  double sum = 0, squares = 0;
-  for (const Rollout& rollout : batches_.rollouts()) {
-    sum += rollout.reward;
-    squares += rollout.reward * rollout.reward;
-    figures_.ended += rollout.stop >= 0 ? 1 / n : 0;
-  }
-  figures_.n = n;
-  figures_.reward = sum / n;
-  figures_.reward_deviation = std::sqrt(std::max(0.0, squares / n - figures_.reward * figures_.reward));
-  figures_.equal_rewards =
-      share_of_equal_rewards(batches_.rollouts(), static_cast<std::size_t>(sizes_.samples));
-  figures_.answer_tokens = tokens / n;
-  figures_.packed = static_cast<double>(batches_.n_inputs()) / static_cast<double>(batches_.n_positions());
-  figures_.kl_coef = objective_of(config_).has_critic ? used_kl_coef_ : kl_coef_;
-}
-
-// Adds the figures that the policy's log-probabilities give.
-void PolicyIterations::describe_policy() {
-  const auto tokens = static_cast<double>(batches_.n_tokens());
-  for (const float entropy : batches_.values(TokenValue::entropy))
-    figures_.entropy += static_cast<double>(entropy) / tokens;
-  const std::vector<float>&old = batches_.values(TokenValue::old_log_prob),
-        &reference = batches_.values(TokenValue::reference);
-  for (std::size_t t = 0; t < old.size() && needs_reference_policy(config_); ++t)
-    figures_.kl += kl_estimate(old[t], reference[t], true) / tokens;
-}
-
 Status PolicyIterations::train(Engine& engine, double lr, StepReport& report) {
   STRATA_TRY(expect_after(engine, kPolicyProgram, (engine.steps() + 1) % sizes_.steps() != 0));
   const std::array<BatchSource*, 2> sources = {&batches_, mixture_.get()};
@@ -343,6 +304,9 @@ Status PolicyIterations::after_step(Engine& engine, double critic_lr, MetricsLin
     const std::span<const float> stats = engine.output(kPolicyProgram, "stats", static_cast<std::int32_t>(k));
     if (stats.size() != 6) continue;
     if (on_policy_) take_log_probs(engine, first, k);
+    if ((line.step - 1) % sizes_.steps() == 0)
+      figures_.sampler_mismatch += static_cast<double>(batches_.count_other_bits(
+          first + k, engine.output(kPolicyProgram, "log_probs", static_cast<std::int32_t>(k))));
     weights += static_cast<double>(stats[0]);
     clipped += static_cast<double>(stats[1]);
     moved += static_cast<double>(stats[2]);
@@ -352,7 +316,8 @@ Status PolicyIterations::after_step(Engine& engine, double critic_lr, MetricsLin
   line.policy = figures_;
   line.policy.clip_fraction = weights > 0 ? clipped / weights : 0;
   line.policy.old_kl = weights > 0 ? moved / weights : 0;
-  figures_.ratio_max = figures_.rollout_s = figures_.reward_s = figures_.score_s = 0;  // they are of one step
+  figures_.ratio_max = figures_.sampler_mismatch = figures_.rollout_s = figures_.reward_s = figures_.score_s =
+      0;  // they are of one step
   if (!objective_of(config_).has_critic) return {};
   STRATA_TRY(expect_after(engine, kCriticProgram, line.step % sizes_.steps() != 0));
   BatchSource* const source = &batches_;

@@ -61,6 +61,7 @@ Status PolicyTask::after_step(Engine& engine, MetricsLine& line, Observer& obser
   STRATA_TRY(iterations_->after_step(engine, cpuopt::learning_rate(lr_schedule(config_, lr), line.step), line,
                                      critic));
   warn_of_equal_rewards(line, observer);
+  warn_of_mismatch(line, observer);
   if (!objective_of(config_).has_critic) return {};
   line.report.seconds += critic.seconds;
   line.report.times += critic.times;
@@ -84,6 +85,16 @@ void PolicyTask::warn_of_equal_rewards(const MetricsLine& line, Observer& observ
                             " learned nothing from the rewards: all ", config_.align.samples,
                             " answers to each prompt had the same one. Easier prompts, a reward with "
                             "degrees or more answers (align.samples) help"));
+}
+
+void PolicyTask::warn_of_mismatch(const MetricsLine& line, Observer& observer) {
+  if (line.policy.sampler_mismatch == 0 || config_.align.old_log_probs != "sampler" || warned_of_mismatch_)
+    return;
+  warned_of_mismatch_ = true;
+  observer.on_message(str("step ", line.step, ": ", line.policy.sampler_mismatch,
+                          " tokens have another log-probability in training than the sampler gave them, so "
+                          "that their ratios do not begin at 1. align.old_log_probs=scored computes them by "
+                          "the rows of training"));
 }
 
 Result<std::optional<ModelSample>> PolicyTask::sample(Engine&, std::int64_t step, const Signals*) {

@@ -42,10 +42,12 @@ class PolicyTask final : public RunTask {
   PolicyTask(const TrainConfig& config, std::unique_ptr<PolicyIterations> iterations)
       : config_(config), iterations_(std::move(iterations)) {}
   void warn_of_equal_rewards(const MetricsLine& line, Observer& observer);
+  void warn_of_mismatch(const MetricsLine& line, Observer& observer);
 
   const TrainConfig& config_;
   const std::unique_ptr<PolicyIterations> iterations_;
   std::int64_t equal_in_a_row_ = 0;  // steps whose rewards were equal
+  bool warned_of_mismatch_ = false;
 };
 
 }  // namespace strata

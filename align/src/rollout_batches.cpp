@@ -1,6 +1,7 @@
 #include <strata/align/rollout_batches.h>
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 
 #include <strata/runtime/str.h>
@@ -84,6 +85,18 @@ void RolloutBatches::take_last(std::int64_t index, std::span<const float> of_pos
     const std::int64_t last = in.at + std::ssize(rollouts_[in.rollout].ids) - 1;
     of_rollout[in.rollout] = static_cast<double>(of_position[static_cast<std::size_t>(last)]);
   }
+}
+
+std::int64_t RolloutBatches::count_other_bits(std::int64_t index,
+                                              std::span<const float> log_probs_of_position) const {
+  std::int64_t n = 0;
+  for (const Placed& in : placed(index)) {
+    const std::vector<float>& sampled = rollouts_[in.rollout].log_probs;
+    for (std::size_t t = 0; t < sampled.size(); ++t)
+      n += std::bit_cast<std::uint32_t>(sampled[t]) !=
+           std::bit_cast<std::uint32_t>(log_probs_of_position[static_cast<std::size_t>(position_of(in, t))]);
+  }
+  return n;
 }
 
 Status RolloutBatches::fill(std::int64_t index, const BatchView& batch) {

@@ -14,6 +14,7 @@
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/kernels/cublaslt_algorithms.h>
 #include <strata/kernels/fp8.h>
+#include <strata/kernels/linear.h>
 #include <strata/model/hf/folder.h>
 #include <strata/profile/compute_device.h>
 #include <strata/profile/memory_budgets.h>
@@ -235,6 +236,17 @@ Status decide_frozen_masters(LoadedConfig& loaded) {
   }
   decide(loaded, "train.frozen_masters", keeps, why);
   return {};
+}
+
+void decide_old_log_probs(LoadedConfig& loaded) {
+  const TrainConfig& c = loaded.config;
+  if (objective_of(c).data != RunData::prompts || c.align.old_log_probs != "auto") return;
+  const auto choose = [&](const char* where, const char* why) {
+    decide(loaded, "align.old_log_probs", std::string(where), why);
+  };
+  if (c.memory.backend == "cuda") return choose("scored", "on GPUs a row's bits depend on the program");
+  if (!kernels::host_rows_are_exact()) return choose("scored", "rows are exact from AVX2 on");
+  choose("sampler", "a row has the same bits in sampling and in training");
 }
 
 void record_auto_keys(ConfigTree& tree) {

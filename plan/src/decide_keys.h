@@ -19,6 +19,10 @@ Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* pro
 /// Decides train.frozen_masters. Errors: those of reading the folder of model.from.
 Status decide_frozen_masters(LoadedConfig& loaded);
 
+/// Decides align.old_log_probs, once memory.backend, train.dtype and the instruction set are known. A plan
+/// for another machine takes its host for one like this.
+void decide_old_log_probs(LoadedConfig& loaded);
+
 /// Lists the planned keys that are `auto` in offload.auto_keys, if the run does not have the list yet.
 void record_auto_keys(ConfigTree& tree);
 

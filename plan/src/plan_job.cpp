@@ -150,6 +150,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   const TrainConfig& c = loaded.config;
   STRATA_TRY(validate(decoder_config(c)));
   STRATA_TRY(decide_frozen_masters(loaded));
+  decide_old_log_probs(loaded);
   record_auto_keys(loaded.tree);
   const bool by_time = basis.by_forecast && basis.profile != nullptr && has_rates(*basis.profile, c);
   STRATA_TRY(detail::decide_schedule(loaded, by_time ? basis.profile : nullptr, basis.other_machine));

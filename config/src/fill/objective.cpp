@@ -39,6 +39,10 @@ bool is_on_policy(const TrainConfig& config) {
   return policy_sizes(config).steps() == 1 && !objective_of(config).has_critic;
 }
 
+bool scores_answers(const TrainConfig& config) {
+  return !is_on_policy(config) && config.align.old_log_probs != "sampler";
+}
+
 PolicyProgram policy_program(const TrainConfig& config) {
   return {.batch = config.train.micro_batch,
           .temperature = static_cast<float>(config.align.temperature),

@@ -196,6 +196,18 @@ constexpr TrainKey kAlignKeys[] = {
      field<&C::align, &C::Align::kl>,
      {.identity = kIdentity.when(samples_answers).as(kl_text)}},
     {{.section = "align",
+      .name = "old_log_probs",
+      .type = KeyType::choice,
+      .default_text = "auto",
+      .doc = "ppo, grpo: where the log-probabilities come from that ratios are formed with: sampler, as the "
+             "answers were sampled, or scored, by a pass over the packed answers; auto: sampler where it has "
+             "the bits of such a pass, which are rows on a host with AVX2",
+      .example = "align.old_log_probs=scored",
+      .allows_auto = true,
+      .choices = "sampler|scored"},
+     field<&C::align, &C::Align::old_log_probs>,
+     {.identity = kMayChange}},
+    {{.section = "align",
       .name = "kl_coef",
       .type = KeyType::number,
       .default_text = "0.04",

@@ -52,11 +52,8 @@ Result<Program> record_policy_loss(const DecoderConfig& config, const PolicyProg
     if (options.kl_coef != 0) operands.ref_log_probs = token_input(of, "reference");
     operands.divisor = of.builder.input("divisor", {1}, DType::f32);
     const LossAndStats loss = of.builder.policy_loss(operands, options);
-    Outputs outputs = {{"loss", loss.loss}, {"stats", loss.stats}};
-    if (policy.on_policy) {
-      outputs.emplace_back("log_probs", made.log_probs);
-      outputs.emplace_back("entropies", made.entropies);
-    }
+    Outputs outputs = {{"loss", loss.loss}, {"stats", loss.stats}, {"log_probs", made.log_probs}};
+    if (policy.on_policy) outputs.emplace_back("entropies", made.entropies);
     return outputs;
   };
   return record_decoder_with(config, policy.batch, DecoderRows::packed, compute, end);

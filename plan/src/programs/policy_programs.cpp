@@ -39,7 +39,7 @@ class PolicyRecorder {
                                               decoder_, policy_, policy_loss_options(config_), compute_)));
     STRATA_TRY(add_training(kPolicyProgram, kPolicyTrainee, loss));
     if (!config_.data.mixture.empty()) STRATA_TRY(add_mixture());
-    if (!policy_.on_policy)
+    if (scores_answers(config_))
       STRATA_TRY(
           add_forward(kLogProbsProgram, of_policy(record_log_probs(decoder_, policy_, true, compute_))));
     if (needs_reference_policy(config_)) STRATA_TRY(add_reference());

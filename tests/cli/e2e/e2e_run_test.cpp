@@ -257,11 +257,11 @@ TEST_F(CliRunE2e, VerifyFindsTheSameBitsInEveryPlacement) {
 // tiers.
 TEST_F(CliRunE2e, ARunDecidesAllOtherAutos) {
   const std::set<std::string> may_be_open = {
-      "kv_heads",     "epochs",     "warmup_ratio", "loss",        "max_pairs",
-      "max_prompt",   "slots",      "clip_high",    "kl",          "critic_lr",
-      "gradients",    "engine",     "ranks",        "transport",   "virtual_stages",
-      "stage_layers", "progress",   "head_dim",     "experts",     "experts_per_token",
-      "expert_ffn",   "shared_ffn", "expert_block", "latent_cache"};
+      "kv_heads",          "epochs",       "warmup_ratio", "loss",         "max_pairs",
+      "max_prompt",        "slots",        "clip_high",    "kl",           "critic_lr",
+      "old_log_probs",     "gradients",    "engine",       "ranks",        "transport",
+      "virtual_stages",    "stage_layers", "progress",     "head_dim",     "experts",
+      "experts_per_token", "expert_ffn",   "shared_ffn",   "expert_block", "latent_cache"};
   ASSERT_EQ(strata(run_of("run", 1)).exit_code, 0);
   std::istringstream lines(read_all(file("run/config.resolved.toml")));
   std::vector<std::string> open;

@@ -82,6 +82,7 @@ class PolicyIterations {
   void set_group_advantages();
   void set_critic_advantages();
   void take_log_probs(const Engine& engine, std::int64_t first, std::int64_t k);
+  void take_sampled();
   void describe();
   void describe_policy();
 
@@ -89,7 +90,7 @@ class PolicyIterations {
   const PromptSet& prompts_;
   const Tokenizer& tokenizer_;
   const PolicySizes sizes_;
-  const bool on_policy_;
+  const bool on_policy_, scores_answers_;
   std::vector<std::pair<double, std::unique_ptr<RewardFunction>>> rewards_;
   double model_weight_ = 0;  // the weight of the reward model's score
   RolloutBatches batches_;

@@ -67,6 +67,10 @@ class RolloutBatches final : public MicroBatches {
   /// The same of the last position of each rollout.
   void take_last(std::int64_t index, std::span<const float> of_position, std::span<double> of_rollout) const;
 
+  /// How many tokens of micro-batch `index` have another log-probability there, bit by bit, than the sampler
+  /// gave them. Tokens of which it has said nothing are not counted.
+  std::int64_t count_other_bits(std::int64_t index, std::span<const float> log_probs_of_position) const;
+
   Status fill(std::int64_t index, const BatchView& batch) override;
   std::int64_t n_batches() const override { return std::numeric_limits<std::int64_t>::max(); }
   TargetCount counted(std::int64_t index, std::int64_t n) const override;

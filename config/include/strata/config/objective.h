@@ -46,6 +46,8 @@ PolicySizes policy_sizes(const TrainConfig& config);
 /// Whether each answer is trained on once, by the policy that sampled it, and nothing has to be known of that
 /// policy before: an iteration of one step, without a critic.
 bool is_on_policy(const TrainConfig& config);
+/// Whether a pass over the packed answers says what the ratios are formed with; the sampler has said it else.
+bool scores_answers(const TrainConfig& config);
 PolicyProgram policy_program(const TrainConfig& config);
 kernels::PolicyLossOptions policy_loss_options(const TrainConfig& config);
 kernels::KlEstimator kl_estimator(const TrainConfig& config);

@@ -93,7 +93,8 @@ struct TrainConfig {
     double temperature = 0;
     double clip = 0;
     std::optional<double> clip_high;
-    std::string kl;  ///< k1, k3, auto
+    std::string kl;             ///< k1, k3, auto
+    std::string old_log_probs;  ///< sampler, scored, auto
     double kl_coef = 0, kl_target = 0, kl_horizon = 0;
     double gamma = 0, lambda = 0, value_clip = 0;
     std::optional<double> critic_lr;

@@ -21,11 +21,22 @@ class CliPolicyE2e : public CliE2e {
     write("prompts.jsonl", prompts);
   }
   /// A small model that writes texts, as a Hugging Face folder.
-  void make_base() {
-    const ProgramResult base =
-        strata(tiny("train", {"--out", "base", "--task", "sft", "data.train=train.txt", "data.val=val.txt",
-                              "train.steps=20", "train.eval_every=0", "optim.lr=0.01", "train.dtype=f32"}));
+  void make_base(const Words& more = {}) {
+    Words words = {"--out",
+                   "base",
+                   "--overwrite",
+                   "--task",
+                   "sft",
+                   "data.train=train.txt",
+                   "train.steps=20",
+                   "data.val=val.txt",
+                   "optim.lr=0.01",
+                   "train.eval_every=0",
+                   "train.dtype=f32"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult base = strata(tiny("train", words));
     ASSERT_EQ(base.exit_code, 0) << base.err;
+    std::filesystem::remove_all(file("hf"));
     ASSERT_EQ(strata({"export", "base", "--out", "hf"}).exit_code, 0);
   }
   static Words run_of(const std::string& name, const std::string& task, const Words& words = {}) {
@@ -67,6 +78,61 @@ TEST_F(CliPolicyE2e, GrpoRaisesTheRewardFromTheModelThatItStartsFrom) {
   EXPECT_THAT(read_all(file("run/metrics.prom")), HasSubstr("strata_reward{run=\"run\"} "));
   const ProgramResult text = strata({"generate", "run", "--prompt", "She was", "--tokens", "5"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
+}
+
+// Contract C9: what the sampler says of a token is what the forward of training says, so that no pass over
+// the answers is needed before the first of several steps.
+TEST_F(CliPolicyE2e, TheSamplersLogProbabilitiesAreThoseOfTraining) {
+  struct Case {
+    Words model, run;
+  };
+  const Case cases[] = {
+      {{}, {"align.temperature=0.7"}},
+      {{"model.family=gemma2"}, {"align.temperature=1.3"}},  // its logits have a soft cap
+      {{"model.family=qwen3_moe", "model.experts=6", "model.expert_ffn=48"},
+       {"train.dtype=bf16", "cpu.bf16_matmul=widened", "adapter.method=lora"}},
+      {{"model.family=qwen3_5_text", "model.layers=4", "memory.device=64MiB", "memory.pinned=64MiB"},
+       {"adapter.method=lora", "train.base=nf4-dq"}},
+  };
+  for (const auto& [model, settings] : cases)
+    for (const std::string task : {"grpo", "ppo"}) {
+      if (task == "grpo") make_base(model);
+      const std::string of = str(model.empty() ? "gpt2" : model[0], " ", task);
+      Words words = settings;
+      words.insert(words.end(), {"--overwrite", "align.mini_batches=2", "align.old_log_probs=sampler"});
+      const ProgramResult sampled = strata(run_of("sampled", task, words));
+      ASSERT_EQ(sampled.exit_code, 0) << of << sampled.err;
+      EXPECT_THAT(all_of("sampled", "sampler_mismatch"), ::testing::Each(0.0)) << of;
+      EXPECT_EQ(all_of("sampled", "sampler_mismatch").size(), 6u);
+      EXPECT_EQ(all_of("sampled", "ratio_max")[0], 1.0) << of;
+      const nlohmann::json plan = nlohmann::json::parse(read_all(file("sampled/plan.json")));
+      words.back() = "align.old_log_probs=scored";
+      const ProgramResult scored = strata(run_of("scored", task, words));
+      ASSERT_EQ(scored.exit_code, 0) << of << scored.err;
+      EXPECT_THAT(all_of("scored", "sampler_mismatch"), ::testing::Each(0.0)) << of;
+      EXPECT_EQ(loss_bits("scored"), loss_bits("sampled")) << of;
+      EXPECT_EQ(digest("scored"), digest("sampled")) << of;
+      for (const char* key : {"kl", "entropy", "old_kl"})
+        EXPECT_EQ(all_of("scored", key), all_of("sampled", key)) << of << " " << key;
+      const nlohmann::json other = nlohmann::json::parse(read_all(file("scored/plan.json")));
+      EXPECT_EQ(plan["programs"].size() + 1, other["programs"].size()) << of;
+    }
+}
+
+TEST_F(CliPolicyE2e, ASamplerWithOtherLogProbabilitiesIsNoticed) {
+  make_base();
+  options_.environment.emplace_back("ONEDNN_MAX_CPU_ISA=SSE41");  // its sums are no chains then
+  const ProgramResult scored = strata(run_of("scored", "grpo"));
+  ASSERT_EQ(scored.exit_code, 0) << scored.err;
+  EXPECT_THAT(read_all(file("scored/config.resolved.toml")), HasSubstr("old_log_probs = \"scored\""));
+  EXPECT_GT(all_of("scored", "sampler_mismatch").at(2), 0.0);
+  EXPECT_EQ(all_of("scored", "ratio_max").at(2), 1.0);
+  EXPECT_THAT(scored.out + scored.err, ::testing::Not(HasSubstr("align.old_log_probs")));
+  const ProgramResult sampled = strata(run_of("sampled", "grpo", {"align.old_log_probs=sampler"}));
+  ASSERT_EQ(sampled.exit_code, 0) << sampled.err;
+  EXPECT_GT(all_of("sampled", "sampler_mismatch").at(2), 0.0);
+  EXPECT_EQ(all_of("sampled", "sampler_mismatch").at(3), 0.0);  // the second step of the iteration
+  EXPECT_THAT(sampled.out + sampled.err, HasSubstr("align.old_log_probs=scored computes them by the rows"));
 }
 
 TEST_F(CliPolicyE2e, ARunWhoseRewardsAreEqualSaysThatItLearnsNothingFromThem) {

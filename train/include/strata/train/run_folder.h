@@ -37,12 +37,15 @@ struct PolicyFigures {
   double clip_fraction = 0;                         ///< the share of the step's tokens whose ratio is clipped
   double old_kl = 0;     ///< how far the policy is from the one that sampled, for each token
   double ratio_max = 0;  ///< the largest ratio of probabilities under these two
+  /// Tokens of an iteration's first step whose log-probability in training has other bits than the sampler's;
+  /// 0 in its other steps.
+  double sampler_mismatch = 0;
   /// Figures of the critic's step, if there is one.
   double value_loss = 0, critic_grad_norm = 0, critic_s = 0;
 };
 
 /// The figures of a critic come last: as many as there are if `policy` has one.
-inline constexpr std::size_t kPolicyFigures = 18, kCriticFigures = 3;
+inline constexpr std::size_t kPolicyFigures = 19, kCriticFigures = 3;
 std::array<NamedFigure, kPolicyFigures> named_figures(const PolicyFigures& policy) noexcept;
 /// How many of them a run has: none if it samples no answers.
 std::size_t count_figures(const PolicyFigures& policy) noexcept;

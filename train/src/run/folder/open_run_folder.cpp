@@ -257,6 +257,7 @@ std::array<NamedFigure, kPolicyFigures> named_figures(const PolicyFigures& polic
            {"clip_fraction", policy.clip_fraction},
            {"old_kl", policy.old_kl},
            {"ratio_max", policy.ratio_max},
+           {"sampler_mismatch", policy.sampler_mismatch},
            {"rollout_s", policy.rollout_s},
            {"reward_s", policy.reward_s},
            {"score_s", policy.score_s},

@@ -28,8 +28,8 @@ struct PolicyProgram {
 Result<Program> record_log_probs(const DecoderConfig& config, const PolicyProgram& policy, bool entropy,
                                  DType compute = DType::f32);
 /// The loss of a policy (PolicyLossArgs): besides those, inputs "old_log_probs", "advantages", "weights" and,
-/// with a KL coefficient, "reference" [T] f32, and "divisor" [1]; outputs "loss" and "stats" [6]. On-policy,
-/// its own log-probabilities are the old ones, and it has the outputs of record_log_probs() too.
+/// with a KL coefficient, "reference" [T] f32, and "divisor" [1]; outputs "loss", "stats" [6] and "log_probs"
+/// [T]. On-policy, its own log-probabilities are the old ones, and it has "entropies" [T], too.
 Result<Program> record_policy_loss(const DecoderConfig& config, const PolicyProgram& policy,
                                    const kernels::PolicyLossOptions& options, DType compute = DType::f32);
 
