@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
 #include <strata/config/train_config.h>
+
+#include <strata/runtime/str.h>
 
 #include "kl_estimate.h"
 
@@ -24,6 +28,23 @@ double share_of_equal_rewards(std::span<const Rollout> rollouts, std::size_t siz
 }
 
 }  // namespace
+
+Result<std::string> PolicyIterations::lines(std::int64_t steps) const {
+  std::string all;
+  for (const Rollout& rollout : batches_.rollouts()) {
+    STRATA_TRY_ASSIGN(const AnswerText text, text_of(rollout));
+    std::vector<std::int32_t> ids = rollout.ids;
+    if (rollout.stop >= 0) ids.push_back(rollout.stop);
+    const auto json = [](const auto& value) {
+      return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    };
+    all += str("{\"step\": ", steps + 1, ", \"prompt\": ", json(text.prompt),
+               ", \"answer\": ", json(text.answer), ", \"ended\": ", json(text.ended),
+               ", \"reward\": ", json(rollout.reward), ", \"n_prompt\": ", rollout.n_prompt,
+               ", \"ids\": ", json(ids), ", \"log_probs\": ", json(rollout.log_probs), "}\n");
+  }
+  return all;
+}
 
 void PolicyIterations::describe() {
   const auto n = static_cast<double>(batches_.rollouts().size());

@@ -24,6 +24,7 @@ class PolicyTask final : public RunTask {
   Status prepare(Engine& engine, std::int64_t steps, const std::function<bool()>& stops) override {
     return iterations_->begin(engine, steps, stops);
   }
+  Result<std::string> prepared(std::int64_t steps) const override { return iterations_->lines(steps); }
   Status step(Engine& engine, double lr, StepReport& report) override {
     return iterations_->train(engine, lr, report);
   }

@@ -172,6 +172,10 @@ Status Trainer::prepare_step() {
   trace_step(loop_, steps + 1);
   const std::int64_t begin = loop_.clock.now_ns();
   STRATA_TRY(task.prepare(*loop_.engine, steps, [this] { return loop_.stops(); }));
+  if (loop_.parts.config.log.rollouts) {
+    STRATA_TRY_ASSIGN(const std::string lines, task.prepared(steps));
+    STRATA_TRY(loop_.parts.folder.add_rollouts(lines));
+  }
   meter_.add_seconds(loop_.seconds_since(begin));
   return {};
 }

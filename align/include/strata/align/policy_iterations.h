@@ -55,6 +55,11 @@ class PolicyIterations {
   /// An answer of the present iteration, another one for each `number`. Errors: those of decoding.
   Result<Sample> sample(std::int64_t number) const;
 
+  /// A line of JSON for each answer of the present iteration, which was sampled after `steps`: "step" (the
+  /// next), "prompt", "answer", "ended", "reward", "ids" (of both, and of the token that ended it),
+  /// "n_prompt" and "log_probs" (of each id after the prompt's). Errors: those of decoding.
+  Result<std::string> lines(std::int64_t steps) const;
+
   /// The answers of an iteration that is not over, which a checkpoint after `steps` needs besides the states;
   /// empty if it is over.
   std::string answers(std::int64_t steps) const;

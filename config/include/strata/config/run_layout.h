@@ -41,6 +41,8 @@ inline constexpr std::string_view kRanksPrefix = ".ranks-";
 
 /// The answers of an iteration that a checkpoint is in the midst of, before checkpoints had them:
 /// rollouts-N.bin.
+/// Answers of all iterations, if log.rollouts is set.
+inline constexpr const char* kRolloutsFile = "rollouts.jsonl";
 inline constexpr std::string_view kRolloutsPrefix = "rollouts-", kRolloutsSuffix = ".bin";
 
 /// Whether `path` contains a run.

@@ -173,6 +173,7 @@ struct TrainConfig {
     std::int64_t every = 0, sample_every = 0;
     std::string sample_prompt;
     int sample_tokens = 0;
+    bool rollouts = false;
     std::string progress;  ///< bar, plain, none, auto
     StepRange trace;
     bool tensorboard = false, histograms = false;

@@ -119,6 +119,35 @@ TEST_F(CliPolicyE2e, TheSamplersLogProbabilitiesAreThoseOfTraining) {
     }
 }
 
+TEST_F(CliPolicyE2e, RolloutsAreWrittenWithTheirLogProbabilities) {
+  make_base();
+  const ProgramResult whole = strata(run_of("whole", "grpo", {"log.rollouts=true"}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  std::istringstream lines(read_all(file("whole/rollouts.jsonl")));
+  std::vector<nlohmann::json> answers;
+  for (std::string line; std::getline(lines, line);) answers.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(answers.size(), 3u * 12u);  // three iterations of two steps
+  double rewards = 0;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const nlohmann::json& answer = answers[i];
+    EXPECT_EQ(answer["step"], 1 + 2 * (i / 12));
+    const std::size_t n = answer["ids"].size() - answer["n_prompt"].get<std::size_t>();
+    EXPECT_EQ(answer["log_probs"].size(), n);
+    for (const nlohmann::json& log_prob : answer["log_probs"]) EXPECT_LE(log_prob.get<double>(), 0.0);
+    if (i < 12) rewards += answer["reward"].get<double>() / 12;
+  }
+  EXPECT_NEAR(rewards, all_of("whole", "reward")[0], 1e-5);
+  // A run that is stopped in the midst of an iteration has the same file once it has gone on.
+  const ProgramResult stopped =
+      strata(run_of("stopped", "grpo", {"log.rollouts=true", "train.max_time=0s", "checkpoint.every=1"}));
+  ASSERT_EQ(stopped.exit_code, 0) << stopped.err;
+  write("stopped/rollouts.jsonl",
+        read_all(file("stopped/rollouts.jsonl")) + "{\"step\": 3, \"prompt\": \"old\"}\n{");
+  const ProgramResult resumed = strata({"train", "--resume", "stopped", "train.max_time=none"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(read_all(file("stopped/rollouts.jsonl")), read_all(file("whole/rollouts.jsonl")));
+}
+
 TEST_F(CliPolicyE2e, ASamplerWithOtherLogProbabilitiesIsNoticed) {
   make_base();
   options_.environment.emplace_back("ONEDNN_MAX_CPU_ISA=SSE41");  // its sums are no chains then

@@ -133,6 +133,8 @@ class RunFolder {
   void tell_last_validation(const Validation& validation) {
     if (listener_ != nullptr) listener_->on_validation(validation);
   }
+  /// Adds lines of JSON to rollouts.jsonl, each with the step before which they were sampled.
+  Status add_rollouts(std::string_view lines);
   Status add_sample(std::int64_t step, std::string_view prompt, std::string_view text);
   /// Errors: also those of check_not_moved().
   Status write(std::string_view name, std::string_view text);
@@ -164,7 +166,7 @@ class RunFolder {
   MetricsListener* listener_ = nullptr;
   History history_;
   std::unique_ptr<FolderLock> lock_;
-  std::unique_ptr<File> metrics_, samples_;
+  std::unique_ptr<File> metrics_, samples_, rollouts_;  // the last one once it is written
 };
 
 }  // namespace strata

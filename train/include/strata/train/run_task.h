@@ -46,6 +46,9 @@ class RunTask {
   virtual bool is_due(std::int64_t steps) const noexcept = 0;
   /// Errors: `cancelled` once `stops` returns true; those of the engine.
   virtual Status prepare(Engine& engine, std::int64_t steps, const std::function<bool()>& stops) = 0;
+  /// What was prepared for the step after `steps`, as lines of JSON for rollouts.jsonl. Errors: those of
+  /// decoding.
+  virtual Result<std::string> prepared(std::int64_t /*steps*/) const { return std::string(); }
   /// Does a step. Errors: those of Engine::train_step().
   virtual Status step(Engine& engine, double lr, StepReport& report) = 0;
   /// Adds to the line of the step what is known of it beside its report, and to the report what else it

@@ -35,6 +35,15 @@ std::int64_t parse_number_after(std::string_view text, std::string_view key, int
   return number;
 }
 
+// Calls take(line, its step, or -1) for each whole line of a file whose lines begin with their step.
+template <class Take>
+void for_each_line(std::string_view text, const Take& take) {
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos; at = end + 1) {
+    const std::string_view line = text.substr(at, end + 1 - at);
+    take(line, parse_number_after(line, "{\"step\": "));
+  }
+}
+
 double parse_double_after(std::string_view text, std::string_view key) {
   const auto bits = static_cast<std::uint64_t>(parse_number_after(text, key, 16));
   return std::bit_cast<double>(bits);
@@ -146,19 +155,16 @@ void RunFolder::History::add(const Validation& validation) {
 // The lines up to `last_step`: later steps run again. Drops an incomplete last line, too.
 Result<std::string> RunFolder::metrics_up_to(std::int64_t last_step) {
   STRATA_TRY_ASSIGN(const std::string all, read_text(io_, file(kMetrics), kTextLimit));
-  const std::string_view text = all;
   std::string kept;
-  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos; at = end + 1) {
-    const std::string_view line = text.substr(at, end + 1 - at);
-    const std::int64_t step = parse_number_after(line, "{\"step\": ");
-    if (step < 0 || step > last_step) continue;
+  for_each_line(all, [&](std::string_view line, std::int64_t step) {
+    if (step < 0 || step > last_step) return;
     kept += line;
     if (line.find(kValidationBits) != std::string_view::npos)
       history_.add({step, parse_double_after(line, kValidationBits)});
     else
       history_.last_loss =
           std::bit_cast<float>(static_cast<std::uint32_t>(parse_number_after(line, "\"loss_bits\": \"", 16)));
-  }
+  });
   return kept;
 }
 
@@ -166,6 +172,14 @@ Status RunFolder::truncate_after(std::int64_t last_step, std::int64_t last_sampl
   if (io_.exists(file(kMetrics))) {
     STRATA_TRY_ASSIGN(const std::string kept, metrics_up_to(last_step));
     STRATA_TRY(write(kMetrics, kept));
+  }
+  if (io_.exists(file(kRolloutsFile))) {
+    STRATA_TRY_ASSIGN(const std::string all, read_text(io_, file(kRolloutsFile), kTextLimit));
+    std::string kept;
+    for_each_line(all, [&](std::string_view line, std::int64_t step) {
+      if (step >= 0 && step <= last_step) kept += line;
+    });
+    STRATA_TRY(write(kRolloutsFile, kept));
   }
   if (!io_.exists(file(kSamples))) return Status::ok();
   STRATA_TRY_ASSIGN(const std::string text, read_text(io_, file(kSamples), kTextLimit));
@@ -325,6 +339,14 @@ Status RunFolder::add_validation(const Validation& validation, std::int64_t micr
   STRATA_TRY(write_all(*metrics_, 0, std::as_bytes(std::span(line))));
   if (listener_ != nullptr) listener_->on_validation(validation);
   return {};
+}
+
+Status RunFolder::add_rollouts(std::string_view lines) {
+  if (follows()) return {};
+  if (rollouts_ == nullptr) {
+    STRATA_TRY_ASSIGN(rollouts_, io_.open(file(kRolloutsFile), OpenMode::append));
+  }
+  return write_all(*rollouts_, 0, std::as_bytes(std::span(lines.data(), lines.size())));
 }
 
 Status RunFolder::add_sample(std::int64_t step, std::string_view prompt, std::string_view text) {

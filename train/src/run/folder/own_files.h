@@ -15,9 +15,10 @@ inline constexpr const char* kBaseFolder = "base";
 /// The files that strata writes into a run folder, except checkpoints, those of ranks, base/ and the lock.
 /// The configuration, which makes a folder a run, comes first.
 inline constexpr const char* kOwnFiles[] = {
-    kResolvedConfig,  "plan.json",      "summary.json",    kTraceFile,          "metrics.jsonl",
-    "samples.txt",    "tokenizer.json", kChatTemplateFile, kTextMarkersFile,    kGemmAlgorithmsFile,
-    "budget.request", "report.html",    "reference.bin",   "reference-val.bin", "trace-perfetto.json"};
+    kResolvedConfig,   "plan.json",      "summary.json",      kTraceFile,
+    "metrics.jsonl",   "samples.txt",    kRolloutsFile,       "tokenizer.json",
+    kChatTemplateFile, kTextMarkersFile, kGemmAlgorithmsFile, "budget.request",
+    "report.html",     "reference.bin",  "reference-val.bin", "trace-perfetto.json"};
 
 /// Whether `name` is a file that an interrupted write_text_atomically() left: NAME.tmp- and 16 hex digits.
 bool is_own_temp_file(std::string_view name);
