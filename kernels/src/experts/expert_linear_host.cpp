@@ -80,8 +80,9 @@ class RowProducts {
     const std::int64_t experts = p_.w.shape.dims[0];
     if (rows_ == 0 || experts == 0 || columns_ == 0) return;
     detail::tile_scratch().reserve(static_cast<std::size_t>(pool_.threads()));
-    if (detail::rows_of_expert(p_.offsets, p_.first + experts - 1, rows_).end > first_tail_row()) copy_tail();
     const detail::PanelHeights heights = panel_heights();
+    const std::int64_t last = detail::rows_of_expert(p_.offsets, p_.first + experts - 1, rows_).end;
+    if (!heights.any() && last > first_tail_row()) copy_tail();
     const std::int64_t together = heights.most;
     const auto items_of = [&](const ExpertRows& of) {
       return dispatch::ceil_div(of.count(), together) * across_;
@@ -91,7 +92,7 @@ class RowProducts {
                 // The rows of a tile of w one after the other, as w is in the cache then.
                 const std::int64_t of_tile = dispatch::ceil_div(of.count(), together),
                                    row = of.begin + item % of_tile * together;
-                rows(e, row, std::min(of.end, row + together), item / of_tile * kColumns, heights.unit);
+                rows(e, row, std::min(of.end, row + together), item / of_tile * kColumns, heights);
               });
   }
 
@@ -125,13 +126,16 @@ class RowProducts {
     const auto last = detail::panel_heights(gemm_of(columns_ - (across_ - 1) * kColumns));
     if (across_ == 1) return last;
     const auto others = detail::panel_heights(gemm_of(kColumns));
-    return {std::max(last.unit, others.unit), std::min(last.most, others.most)};
+    return {std::min(last.few, others.few), std::max(last.unit, others.unit),
+            std::min(last.most, others.most)};
   }
   /// Columns from `column` on of the rows [row, end).
   void rows(std::int64_t e, std::int64_t row, std::int64_t end, std::int64_t column,
-            std::int64_t unit) const {
+            const detail::PanelHeights& heights) const {
+    const std::int64_t unit = heights.unit;
     while (row < end) {
-      std::int64_t height = dispatch::ceil_div(end - row, unit) * unit;
+      std::int64_t height = end - row;
+      if (height > heights.few) height = dispatch::ceil_div(height, unit) * unit;
       if (row + height > rows_) height = std::max((rows_ - row) / unit, std::int64_t{1}) * unit;
       panel(e, row, height, std::min(height, end - row), column);
       row += height;

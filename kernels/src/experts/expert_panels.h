@@ -10,8 +10,8 @@
 /// How the rows of experts are divided into panels, for the host.
 namespace strata::kernels::detail {
 
-/// The rows of a panel, whose bits are those of all rows. A GEMM of more or fewer rows may have other bits,
-/// depending on CPU and shape (panel_heights.h); an expert with few rows would waste most of a higher panel.
+/// The rows of a panel, whose bits are those of all rows. A GEMM of more or fewer rows may have other bits
+/// where sums are no chains, depending on CPU and shape (panel_heights.h).
 inline constexpr std::int64_t kExpertPanel = 64;
 
 /// The rows [begin, end) of an expert, within those of the tensor whatever the offsets are.

@@ -18,6 +18,9 @@
 namespace strata::kernels::detail {
 namespace {
 
+// More rows cost as much as a panel.
+constexpr std::int64_t kFewRows = 16;
+
 /// A matrix whose first elements of the first rows are pseudo-random, and all others 0, which add nothing to
 /// sums. What is never written takes no memory, so that the matrix of a large expert is no burden.
 template <class T>
@@ -47,7 +50,7 @@ class StandIn {
 template <class T>
 PanelHeights compare_heights(Gemm g) {
   const StandIn<T> a(kMostPanelRows, g.k, g.lda), b(g.trans_b ? g.n : g.k, g.trans_b ? g.k : g.n, g.ldb);
-  if (a.data() == nullptr || b.data() == nullptr) return {kExpertPanel, kExpertPanel};
+  if (a.data() == nullptr || b.data() == nullptr) return {0, kExpertPanel, kExpertPanel};
   std::vector<float> want(static_cast<std::size_t>(kMostPanelRows * g.ldc)),
       got = want, panels(static_cast<std::size_t>(kPanelFloats));
   g.b = b.data();
@@ -72,7 +75,9 @@ PanelHeights compare_heights(Gemm g) {
   constexpr std::int64_t kHalf = kExpertPanel / 2;
   const bool halves =
       has_same_bits(kHalf) && (!higher || (has_same_bits(3 * kHalf) && has_same_bits(5 * kHalf)));
-  return {halves ? kHalf : kExpertPanel, higher ? kMostPanelRows : kExpertPanel};
+  std::int64_t few = 0;
+  while (few < kFewRows && has_same_bits(few + 1)) ++few;
+  return {few == kFewRows ? few : 0, halves ? kHalf : kExpertPanel, higher ? kMostPanelRows : kExpertPanel};
 }
 
 /// The answers so far: a few for each shape of layers.
@@ -83,7 +88,7 @@ class Answers {
     const Key key = {panel.dtype, bf16_gemm(), panel.trans_b, panel.n, panel.k, panel.ldb};
     const MutexLock lock(mutex_);
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
-    PanelHeights heights = {kExpertPanel, kExpertPanel};
+    PanelHeights heights = {0, kExpertPanel, kExpertPanel};
     dispatch_dtype(panel.dtype, [&]<class T>(std::type_identity<T>) { heights = compare_heights<T>(panel); });
     known_.emplace(key, heights);
     return heights;
@@ -97,6 +102,8 @@ class Answers {
 }  // namespace
 
 PanelHeights panel_heights(const Gemm& panel) {
+  const bool is_native = panel.dtype == DType::bf16 && bf16_gemm() != Bf16Gemm::widened;
+  if (sums_by_chains() && !is_native) return {0, 1, kMostPanelRows};
   static Answers all;  // affects only speed
   return all.of(panel);
 }
