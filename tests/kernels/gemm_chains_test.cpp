@@ -3,6 +3,7 @@
 #include "gemm/gemm_chains.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -111,14 +112,15 @@ class GemmRowsTest : public ::testing::TestWithParam<StoredAs> {
   ~GemmRowsTest() override { force_widened_bf16_gemm(false); }
 };
 
-// Rows of forward and of the gradient of x, which is added to.
+// Rows of forward, rounded and in f32, and of the gradient of x, which is added to.
 TEST_P(GemmRowsTest, ARowHasTheSameBitsAmongAnyNumberOfOthers) {
   if (!detail::sums_by_chains()) GTEST_SKIP() << "rows depend on the GEMM's shape on this CPU";
   constexpr std::int64_t kRows = 300;
   struct LayerSizes {
     std::int64_t n, k, step;
   };
-  for (const LayerSizes s : {LayerSizes{70, 33, 1}, {33, 1100, 7}, {1100, 33, 7}, {1, 300, 11}}) {
+  for (const LayerSizes s :
+       {LayerSizes{70, 33, 1}, {33, 1100, 7}, {1100, 33, 7}, {1, 300, 11}, {700, 600, 13}}) {
     const std::vector<float> xs = Values(1).floats(kRows * s.k), dys = Values(2).floats(kRows * s.n);
     Tensor w({s.n, s.k}, Values(3).floats(s.n * s.k), GetParam().dtype);
     const auto run = [&](std::int64_t rows) {
@@ -127,16 +129,18 @@ TEST_P(GemmRowsTest, ARowHasTheSameBitsAmongAnyNumberOfOthers) {
       Tensor y = Tensor::unwritten({rows, s.n}, GetParam().dtype);
       Tensor dx({rows, s.k}, std::vector<float>(static_cast<std::size_t>(rows * s.k), 0.5f),
                 GetParam().dtype);
+      Tensor logits = Tensor::unwritten({rows, s.n});
       linear_forward_host({x.view(), w.view(), {}, y.view()}, *test::pool());
+      linear_forward_host({x.view(), w.view(), {}, logits.view()}, *test::pool());
       linear_backward_input_host({dy.view(), w.view(), dx.view(), true}, *test::pool());
-      return std::pair{y.values(), dx.values()};
+      return std::array{y.values(), logits.values(), dx.values()};
     };
-    const auto [all_y, all_dx] = run(kRows);
+    const auto all = run(kRows);
     for (std::int64_t rows = 1; rows < kRows; rows += s.step) {
-      const auto [y, dx] = run(rows);
-      ASSERT_TRUE(std::equal(y.begin(), y.end(), all_y.begin())) << rows << " rows, " << s.n << " x " << s.k;
-      ASSERT_TRUE(std::equal(dx.begin(), dx.end(), all_dx.begin()))
-          << rows << " rows, " << s.n << " x " << s.k;
+      const auto few = run(rows);
+      for (std::size_t i = 0; i < few.size(); ++i)
+        ASSERT_TRUE(std::equal(few[i].begin(), few[i].end(), all[i].begin()))
+            << "result " << i << " of " << rows << " rows, " << s.n << " x " << s.k;
     }
   }
 }

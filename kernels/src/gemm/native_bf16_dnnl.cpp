@@ -1,5 +1,7 @@
 #include "gemm/native_bf16.h"
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <unordered_map>
@@ -108,6 +110,34 @@ MatmulCache& cache() {
   return all;
 }
 
+void multiply(const Gemm& g) {
+  (*cache().get({g.m, g.n, g.k, g.lda, g.ldb, g.ldc, g.trans_a, g.trans_b, g.accumulate}))(g.a, g.b, g.c);
+}
+
+// A row has the same bits among any number of others as long as the distance between rows of C is their
+// length in all GEMMs, or in none (oneDNN 2.7, AVX512-BF16: tests of rows). One row at a larger distance is
+// summed in another order: it is computed as the first of two.
+bool is_row_of_more(const Gemm& g) noexcept { return g.m == 1 && g.ldc > g.n && !g.trans_a; }
+
+void multiply_row(const Gemm& g) {
+  const ThirdPartyScope scope;  // allocations of scratch that the thread keeps
+  thread_local std::vector<std::uint16_t> rows;
+  thread_local std::vector<float> sums;
+  Gemm two = g;
+  two.m = 2;
+  two.lda = g.k;
+  two.ldc = g.n + 16;
+  rows.assign(static_cast<std::size_t>(2 * g.k), 0);
+  sums.assign(static_cast<std::size_t>(2 * two.ldc), 0.0f);
+  std::memcpy(rows.data(), g.a, static_cast<std::size_t>(g.k) * sizeof(std::uint16_t));
+  auto* const c = static_cast<float*>(g.c);
+  if (g.accumulate) std::copy_n(c, g.n, sums.data());
+  two.a = rows.data();
+  two.c = sums.data();
+  multiply(two);
+  std::copy_n(sums.data(), g.n, c);
+}
+
 }  // namespace
 
 Bf16Gemm detect_native_bf16_gemm() noexcept {
@@ -122,7 +152,7 @@ void gemm_native_bf16(const Gemm& g) noexcept {
   if (g.k == 0) return write_empty_sums(g);
   const OneOpenMpThread one_thread;
   try {
-    (*cache().get({g.m, g.n, g.k, g.lda, g.ldb, g.ldc, g.trans_a, g.trans_b, g.accumulate}))(g.a, g.b, g.c);
+    is_row_of_more(g) ? multiply_row(g) : multiply(g);
   } catch (const std::exception& error) {
     STRATA_ASSERT(false, "oneDNN: ", error.what(), " for ", g.m, " x ", g.n, " x ", g.k, " in bf16");
   }
