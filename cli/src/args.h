@@ -24,7 +24,8 @@ struct Args : ConfigRequest {
   std::optional<std::int64_t> tokens;
   double temperature = 0.8;
   int top_k = 40;
-  double top_p = 1.0;
+  double top_p = 1.0, min_p = 0;
+  double repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
   int batch = 8;
   std::vector<std::string> adapters;       ///< `generate` and `score`: NAME=DIR, or one DIR
   std::string default_adapter;             ///< `generate` and `score`: of prompts or lines that choose none

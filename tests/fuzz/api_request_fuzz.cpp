@@ -21,6 +21,9 @@ void check_options(const strata::AnswerOptions& options) {
   STRATA_ASSERT(std::isfinite(options.sampling.temperature) && options.sampling.temperature >= 0,
                 "temperature");
   STRATA_ASSERT(options.sampling.top_p > 0 && options.sampling.top_p <= 1, "top_p");
+  for (const strata::LogitBias& each : options.sampling.logit_bias)
+    STRATA_ASSERT(each.id >= 0 && std::abs(each.bias) <= strata::kMaxLogitBias, "bias", each.id);
+  STRATA_ASSERT(strata::Sampler::create(options.sampling).has_value(), "options that no sampler takes");
   STRATA_ASSERT(options.stop.size() <= strata::kMaxStops, "stops");
   for (const std::string& stop : options.stop) STRATA_ASSERT(!stop.empty(), "an empty stop");
 }

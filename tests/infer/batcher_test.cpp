@@ -1,6 +1,8 @@
 // Sequences that join a batch and leave it have the texts that they have alone.
 #include <strata/infer/batcher.h>
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,6 +97,27 @@ TEST(BatcherTest, APassTakesATokenOfEachTextAndFillsUpWithPrompts) {
   EXPECT_EQ(batcher.stats().passes, 4U);
   EXPECT_EQ(batcher.stats().tokens, 6U);
   EXPECT_EQ(batcher.stats().decode_tokens, 2U) << "the last pass had no prompt";
+}
+
+TEST(BatcherTest, PenaltiesCountTheTokensOfTheirOwnSequence) {
+  CachedModel model(test::tiny_of_family("llama"), {.sequences = 2});
+  Batcher batcher(*model.run.engine, kLimits);
+  const auto penalized = std::make_shared<RecordingReceiver>(), other = std::make_shared<RecordingReceiver>();
+  BatchSequence once = sequence({1, 2, 3}, 12);
+  once.sampling.presence_penalty = once.sampling.frequency_penalty = 2;
+  once.sampling.repetition_penalty = 100;
+  must(batcher.add(once, penalized));
+  must(batcher.add(sequence({1, 2, 3}, 12), other));
+  step_to_end(batcher);
+  std::vector<std::int32_t> seen = {1, 2, 3};
+  for (const std::int32_t id : penalized->ids) {
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), id), 0) << id;
+    seen.push_back(id);
+  }
+  EXPECT_EQ(other->ids, alone("llama", sequence({1, 2, 3}, 12)));
+  once.sampling.logit_bias = {{50, 1}};
+  EXPECT_EQ(batcher.add(once, other).message(),
+            "the logits have a bias for token 50, but the vocabulary has 50 tokens");
 }
 
 TEST(BatcherTest, ACancelledSequenceFreesItsPlaceBeforeTheNextPass) {

@@ -88,6 +88,82 @@ TEST(SamplingTest, TopPKeepsTheSmallestSetThatReachesP) {
   }
 }
 
+TEST(SamplingTest, MinPDropsWhatIsFarLessLikelyThanTheMostLikelyToken) {
+  const std::vector<float> logits = logs({0.05, 0.5, 0.15, 0.3});
+  EXPECT_THAT(ids({.min_p = 0.09}, logits), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(ids({.min_p = 0.11}, logits), ElementsAre(1, 2, 3));
+  EXPECT_THAT(ids({.min_p = 0.59}, logits), ElementsAre(1, 3));
+  EXPECT_THAT(ids({.min_p = 1}, logits), ElementsAre(1));
+  EXPECT_NEAR(candidates({.min_p = 0.59}, logits)[0].p, 0.5 / 0.8, 1e-7);
+}
+
+TEST(SamplingTest, MinPComesAfterTheTemperatureAndBeforeTopP) {
+  // With the temperature 0.5 they are as 0.25, 0.0625 and 0.0125: 0.25 times the most likely one is left.
+  EXPECT_THAT(ids({.temperature = 0.5, .min_p = 0.2}, logs({0.5, 0.25, 0.1118})), ElementsAre(0, 1));
+  // Of 0.5 and 0.3, which are left, the first has 0.625.
+  EXPECT_THAT(ids({.top_p = 0.62, .min_p = 0.4}, logs({0.5, 0.3, 0.1, 0.1})), ElementsAre(0));
+  EXPECT_THAT(ids({.top_p = 0.63, .min_p = 0.4}, logs({0.5, 0.3, 0.1, 0.1})), ElementsAre(0, 1));
+  EXPECT_THAT(ids({.top_k = 3, .min_p = 0.4}, logs({0.5, 0.3, 0.1, 0.1})), ElementsAre(0, 1));
+}
+
+/// Token 1 is in the prompt, 2 was generated twice, 3 once after it was in the prompt.
+TokenCounts some_counts() {
+  TokenCounts counts;
+  const std::vector<std::int32_t> prompt = {1, 3, 1, 900};
+  counts.add_prompt(prompt);
+  for (const std::int32_t id : {2, 2, 3}) counts.add_generated(id);
+  return counts;
+}
+
+TEST(SamplingTest, PenaltiesAndBiasChangeTheLogitsAsTheirDefinitionsSay) {
+  const std::vector<float> logits = {1.0F, 1.0F, 0.5F, -0.5F};
+  const auto expect_logits = [&](const SamplingOptions& options, const std::vector<double>& wanted) {
+    Sampler sampler = must(Sampler::create(options));
+    const auto got = must(sampler.candidates(logits, some_counts()));
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 1; i < wanted.size(); ++i)
+      EXPECT_NEAR(std::log(got[i].p / got[0].p), wanted[i] - wanted[0], 1e-6) << "token " << i;
+  };
+  expect_logits({.presence_penalty = 0.75}, {1, 1, -0.25, -1.25});
+  expect_logits({.frequency_penalty = 0.75}, {1, 1, -1, -1.25});
+  expect_logits({.frequency_penalty = -2}, {1, 1, 4.5, 1.5});
+  expect_logits({.repetition_penalty = 2}, {1, 0.5, 0.25, -1});
+  expect_logits({.presence_penalty = 1, .frequency_penalty = 0.5, .repetition_penalty = 2},
+                {1, 0.5, 0.25 - 1 - 1, -1 - 0.5 - 1});
+  expect_logits({.logit_bias = {{0, -3.5}, {3, 2}, {4, 9}}}, {-2.5, 1, 0.5, 1.5});
+  // The bias comes before the penalty, and the temperature after both.
+  expect_logits({.temperature = 0.5, .repetition_penalty = 2, .logit_bias = {{3, 2.5}}}, {2, 1, 0.5, 2});
+}
+
+TEST(SamplingTest, TheMostLikelyTokenIsThatAfterBiasAndPenalties) {
+  const std::vector<float> logits = {1.0F, 3.0F, 2.0F};
+  EXPECT_THAT(ids({.temperature = 0, .logit_bias = {{0, 5}}}, logits), ElementsAre(0));
+  EXPECT_THAT(ids({.temperature = 0, .logit_bias = {{1, -100}}}, logits), ElementsAre(2));
+  Sampler sampler = must(Sampler::create({.temperature = 0, .repetition_penalty = 4}));
+  TokenCounts counts;
+  counts.add_generated(1);
+  EXPECT_EQ(must(sampler.sample(logits, 0.5, counts)), 2);
+}
+
+TEST(SamplingTest, PenaltiesKeepLogitsFinite) {
+  const float most = std::numeric_limits<float>::max(), inf = std::numeric_limits<float>::infinity();
+  TokenCounts counts;
+  for (const std::int32_t id : {0, 1, 2}) counts.add_generated(id);
+  Sampler sampler = must(Sampler::create({.repetition_penalty = 1e-300}));
+  const auto got = must(sampler.candidates(std::vector<float>{most, 1.0F, -inf}, counts));
+  ASSERT_EQ(got.size(), 2U) << "what cannot be drawn stays so";
+  EXPECT_DOUBLE_EQ(got[0].p, 0.5) << "both are as large as can be";
+}
+
+TEST(SamplingTest, CountsMatterOnlyToPenalties) {
+  const std::vector<float> logits = test::Values(5).floats(500, 3.0);
+  Sampler sampler = must(Sampler::create({.temperature = 0.7, .top_k = 50, .top_p = 0.9}));
+  TokenCounts counts;
+  for (std::int32_t id = 0; id < 500; ++id) counts.add_generated(id);
+  for (double uniform = 0; uniform < 1; uniform += 0.01)
+    EXPECT_EQ(must(sampler.sample(logits, uniform, counts)), must(sampler.sample(logits, uniform)));
+}
+
 TEST(SamplingTest, SamplesFollowTheProbabilities) {
   Sampler sampler = must(Sampler::create({.top_k = 3}));
   const std::vector<float> logits = logs({0.1, 0.4, 0.2, 0.3});
@@ -130,6 +206,17 @@ TEST(SamplingTest, AllBadOptionsAreReportedAtOnce) {
   for (const char* part : {"temperature is -1", "top-k is -2", "top-p is 0"})
     EXPECT_THAT(std::string(status.message()), HasSubstr(part));
   EXPECT_FALSE(Sampler::create({.temperature = std::nan("")}).has_value());
+  const Status penalties = Sampler::create({.min_p = 1.5,
+                                            .presence_penalty = -2.5,
+                                            .frequency_penalty = std::nan(""),
+                                            .repetition_penalty = 0,
+                                            .logit_bias = {{7, 101}, {-1, 0}}})
+                               .status();
+  for (const char* part :
+       {"min-p is 1.5; it must be from 0 to 1", "presence penalty is -2.5; it must be from -2 to 2",
+        "frequency penalty is nan", "repetition penalty is 0; it must be above 0 and at most 100",
+        "bias of token 7 is 101", "bias of token -1 is 0"})
+    EXPECT_THAT(std::string(penalties.message()), HasSubstr(part));
 }
 
 }  // namespace

@@ -151,6 +151,47 @@ TEST(ApiRequestTest, AWholeNumberMayBeWrittenWithAPoint) {
   EXPECT_THAT(refused(R"("seed": 1e300)").message, HasSubstr("'seed' is 1e+300; it must be a whole"));
 }
 
+TEST(ApiRequestTest, PenaltiesAndBiasAreRead) {
+  const std::string fields =
+      R"("min_p": 0.1, "presence_penalty": -1.5, "frequency_penalty": 2, "repetition_penalty": 1.2,
+         "logit_bias": {"0": -100, "271": 0.5})";
+  const SamplingOptions sampling = completion(str(R"({"prompt": "a", )", fields, "}")).options.sampling;
+  EXPECT_EQ(sampling.min_p, 0.1);
+  EXPECT_EQ(sampling.presence_penalty, -1.5);
+  EXPECT_EQ(sampling.frequency_penalty, 2);
+  EXPECT_EQ(sampling.repetition_penalty, 1.2);
+  ASSERT_THAT(sampling.logit_bias, SizeIs(2));
+  EXPECT_EQ(sampling.logit_bias[1].id, 271);
+  EXPECT_EQ(sampling.logit_bias[1].bias, 0.5);
+  EXPECT_EQ(conversation(str(R"({"messages": [{"role": "user", "content": "a"}], )", fields, "}"))
+                .options.sampling.repetition_penalty,
+            1.2);
+  const SamplingOptions none = completion(R"({"prompt": "a", "logit_bias": {}})").options.sampling;
+  EXPECT_THAT(none.logit_bias, IsEmpty());
+  EXPECT_FALSE(none.penalizes());
+}
+
+TEST(ApiRequestTest, PenaltiesAndBiasOutOfRangeAreRefused) {
+  EXPECT_EQ(refused(R"("min_p": 1.5)").message, "'min_p' is 1.5; it must be a number from 0 to 1");
+  EXPECT_EQ(refused(R"("presence_penalty": -2.1)").message,
+            "'presence_penalty' is -2.1; it must be a number from -2 to 2");
+  EXPECT_EQ(refused(R"("frequency_penalty": 3)").message,
+            "'frequency_penalty' is 3; it must be a number from -2 to 2");
+  EXPECT_EQ(refused(R"("repetition_penalty": 0)").message,
+            "'repetition_penalty' is 0; it must be above 0 and at most 100");
+  EXPECT_EQ(refused(R"("logit_bias": {"5": 101})").message,
+            "'logit_bias.5' is 101; it must be a number from -100 to 100");
+  for (const char* key : {"-1", "05", "+5", " 5", "5.0", "cat", "", "2147483648"})
+    EXPECT_THAT(refused(str(R"("logit_bias": {")", key, R"(": 1})")).message,
+                HasSubstr(str("'logit_bias.", key, "' is no id of a token")));
+  EXPECT_THAT(refused(R"("logit_bias": [1])").message, HasSubstr("'logit_bias' must be an object"));
+  EXPECT_EQ(refused(R"("logit_bias": {"5": 1, "5": 2})").http_status, 400);
+  std::string many;
+  for (int id = 0; id < 1025; ++id) many += str(id > 0 ? ", \"" : "\"", id, "\": 1");
+  EXPECT_EQ(refused(str(R"("logit_bias": {)", many, "}")).message,
+            "'logit_bias' has 1025 tokens; at most 1024 are supported");
+}
+
 TEST(ApiRequestTest, MistakesInConversationsNameTheMessage) {
   const auto why = [](const std::string& messages) {
     return refused_chat(str(R"({"messages": )", messages, "}")).message;
@@ -209,8 +250,8 @@ TEST(ApiRequestTest, ValuesOutOfRangeAreRefusedWithWhatIsAllowed) {
 }
 
 TEST(ApiRequestTest, WhatCannotBeHonouredIsNeverIgnored) {
-  EXPECT_THAT(refused(R"("frequency_penalty": 0.5)").message,
-              HasSubstr("'frequency_penalty' is not supported here; leave it out, or set it to 0"));
+  EXPECT_THAT(refused(R"("store": true)").message,
+              HasSubstr("'store' is not supported here; leave it out, or set it to false"));
   EXPECT_THAT(refused(R"("suffix": "end")").message, HasSubstr("'suffix' is not supported"));
   EXPECT_THAT(refused(R"("best_of": 3)").message, HasSubstr("'best_of' is 3, and 'n' is 1"));
   const ApiError unknown = refused(R"("max_token": 3)");

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include <strata/config/train_schema.h>
+#include <strata/model/sampling.h>
 #include <strata/runtime/str.h>
 #include <strata/config/task.h>
 
@@ -96,6 +97,17 @@ void add_sampling(CLI::App& app, Args& args) {
       ->check(CLI::Range(0, 1 << 20));
   app.add_option("--top-p", args.top_p, "Of these, the smallest set whose probabilities sum to P; 1 = all")
       ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--min-p", args.min_p, "Drop tokens less likely than P times the most likely one; 0 = none")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--repetition-penalty", args.repetition_penalty,
+                 "Divides positive logits of tokens of the prompt and the text, multiplies negative ones")
+      ->check(CLI::Range(0.0, kMaxRepetitionPenalty));
+  app.add_option("--presence-penalty", args.presence_penalty,
+                 "Subtracted from the logits of tokens that the text has already")
+      ->check(CLI::Range(-kMaxPenalty, kMaxPenalty));
+  app.add_option("--frequency-penalty", args.frequency_penalty,
+                 "Subtracted from them once for each time that the text has the token")
+      ->check(CLI::Range(-kMaxPenalty, kMaxPenalty));
   app.add_option("--seed", args.seed, "Random seed; the same seed generates the same text");
 }
 

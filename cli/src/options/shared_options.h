@@ -37,7 +37,7 @@ void add_named_adapters(CLI::App& app, Args& args);
 /// --enable-thinking and --chat-template-kwargs.
 void add_chat_arguments(CLI::App& app, Args& args);
 
-/// --tokens, --temperature, --top-k, --top-p and --seed.
+/// --tokens, --temperature, --top-k, --top-p, --min-p, the penalties and --seed.
 void add_sampling(CLI::App& app, Args& args);
 
 }  // namespace strata::cli

@@ -31,6 +31,7 @@ struct Batcher::Place {
   std::int64_t n_tokens = 0;                   // sampled so far
   std::int32_t next = -1;                      // sampled, not in the KV cache yet
   bool keeps = false;                          // this pass ends where a snapshot is taken
+  TokenCounts counts = {};                     // of the tokens so far, if they are penalized
 };
 
 /// A row of logits: it predicts a token of the prompt, or the next token of the text.
@@ -83,6 +84,10 @@ Status Batcher::check(const BatchSequence& sequence) const {
     if (id < 0 || id >= model_rows_)
       return Status::error(Code::invalid,
                            str("the prompt has token ", id, ", but the model has ", model_rows_, " tokens"));
+  for (const LogitBias& each : sequence.sampling.logit_bias)
+    if (each.id >= limits_.vocab)
+      return Status::error(Code::invalid, str("the logits have a bias for token ", each.id,
+                                              ", but the vocabulary has ", limits_.vocab, " tokens"));
   return Sampler::create(sequence.sampling).status();
 }
 
@@ -96,6 +101,7 @@ Status Batcher::add(BatchSequence sequence, std::shared_ptr<SequenceReceiver> re
   order_.push_back(static_cast<std::size_t>(free - places_.begin()));
   if (!engine_.keeps_snapshots()) sequence.keep_at = 0;
   *free = {std::move(sequence), std::move(receiver), length, 0, -1};
+  if (free->sequence.sampling.penalizes()) free->counts.add_prompt(free->sequence.prompt);
   return {};
 }
 
@@ -205,9 +211,9 @@ void Batcher::sample(Place& place, std::span<const float> logits) {
   const auto n = static_cast<std::uint64_t>(place.n_tokens);
   if (const Status status = sampler_.set_options(sequence.sampling); !status.is_ok())
     return end(place, status);
-  const auto drawn =
-      sampler_.sample(logits.first(std::min(logits.size(), static_cast<std::size_t>(limits_.vocab))),
-                      static_cast<double>(Rng(sequence.seed, kStream + sequence.index).uniform(n)));
+  const auto drawn = sampler_.sample(
+      logits.first(std::min(logits.size(), static_cast<std::size_t>(limits_.vocab))),
+      static_cast<double>(Rng(sequence.seed, kStream + sequence.index).uniform(n)), place.counts);
   if (!drawn.has_value())
     return end(place, drawn.status().annotate(str("token ", n + 1, " of the completion")));
   if (std::find(sequence.stop_ids.begin(), sequence.stop_ids.end(), *drawn) != sequence.stop_ids.end()) {
@@ -216,6 +222,7 @@ void Batcher::sample(Place& place, std::span<const float> logits) {
   }
   place.next = *drawn;
   ++place.n_tokens;
+  if (sequence.sampling.penalizes()) place.counts.add_generated(*drawn);
   ++stats_.tokens;
   const Result<bool> goes_on = place.receiver->on_token(*drawn, logits);
   if (!goes_on.has_value()) return end(place, goes_on.status());

@@ -27,7 +27,34 @@ Status check_options(const SamplingOptions& options) {
   if (options.top_k < 0) add(str("top-k is ", options.top_k, "; it must be at least 0 (0: all)"));
   if (!(options.top_p > 0 && options.top_p <= 1))
     add(str("top-p is ", options.top_p, "; it must be above 0 and at most 1"));
+  if (!(options.min_p >= 0 && options.min_p <= 1))
+    add(str("min-p is ", options.min_p, "; it must be from 0 to 1"));
+  const auto check_penalty = [&](const char* name, double value) {
+    if (!(std::abs(value) <= kMaxPenalty))
+      add(str("the ", name, " penalty is ", value, "; it must be from -", kMaxPenalty, " to ", kMaxPenalty));
+  };
+  check_penalty("presence", options.presence_penalty);
+  check_penalty("frequency", options.frequency_penalty);
+  if (!(options.repetition_penalty > 0 && options.repetition_penalty <= kMaxRepetitionPenalty))
+    add(str("the repetition penalty is ", options.repetition_penalty, "; it must be above 0 and at most ",
+            kMaxRepetitionPenalty));
+  for (const LogitBias& each : options.logit_bias)
+    if (each.id < 0 || !(std::abs(each.bias) <= kMaxLogitBias))
+      add(str("the bias of token ", each.id, " is ", each.bias, "; ids are at least 0, and a bias is from -",
+              kMaxLogitBias, " to ", kMaxLogitBias));
   return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
+}
+
+/// A finite logit stays finite, whatever it is multiplied by.
+float as_logit(double value) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  return static_cast<float>(
+      value == -std::numeric_limits<double>::infinity() ? value : std::clamp(value, -kMost, kMost));
+}
+
+double penalized(double logit, std::int32_t times, const SamplingOptions& options) {
+  logit = logit > 0 ? logit / options.repetition_penalty : logit * options.repetition_penalty;
+  return logit - options.frequency_penalty * times - (times > 0 ? options.presence_penalty : 0.0);
 }
 
 void normalise(std::vector<TokenProbability>& probabilities) {
@@ -49,8 +76,24 @@ Status Sampler::set_options(const SamplingOptions& options) {
   return {};
 }
 
-Result<std::span<const TokenProbability>> Sampler::candidates(std::span<const float> logits) {
-  STRATA_TRY(check_logits(logits));
+// The logits themselves where nothing changes them.
+std::span<const float> Sampler::adjusted(std::span<const float> logits, const TokenCounts& before) {
+  if (options_.logit_bias.empty() && !options_.penalizes()) return logits;
+  adjusted_.assign(logits.begin(), logits.end());
+  for (const auto& [id, bias] : options_.logit_bias)
+    if (const auto at = static_cast<std::size_t>(id); at < adjusted_.size())
+      adjusted_[at] = as_logit(adjusted_[at] + bias);
+  if (options_.penalizes())
+    for (const auto& [id, times] : before.generated())
+      if (const auto at = static_cast<std::size_t>(id); at < adjusted_.size())
+        adjusted_[at] = as_logit(penalized(adjusted_[at], times, options_));
+  return adjusted_;
+}
+
+Result<std::span<const TokenProbability>> Sampler::candidates(std::span<const float> given,
+                                                              const TokenCounts& before) {
+  STRATA_TRY(check_logits(given));
+  const std::span<const float> logits = adjusted(given, before);
   const auto top = std::max_element(logits.begin(), logits.end());  // the first of equal ones
   if (*top == -std::numeric_limits<float>::infinity())
     return Status::error(Code::diverged, str("all ", logits.size(), " logits are -infinity"));
@@ -62,8 +105,8 @@ Result<std::span<const TokenProbability>> Sampler::candidates(std::span<const fl
   const double highest = *top;
   const auto add = [&](std::int32_t id) {
     const double logit = logits[static_cast<std::size_t>(id)];
-    const double p = std::exp((logit - highest) / options_.temperature);
-    if (p > 0) probabilities_.push_back({id, p});
+    const double p = std::exp((logit - highest) / options_.temperature);  // 1 for the most likely one
+    if (p > 0 && p >= options_.min_p) probabilities_.push_back({id, p});
   };
   const auto n = std::ssize(logits);
   if (options_.top_k > 0) {
@@ -109,8 +152,9 @@ void Sampler::apply_top_p() {
   normalise(probabilities_);
 }
 
-Result<std::int32_t> Sampler::sample(std::span<const float> logits, double uniform) {
-  STRATA_TRY_ASSIGN(const std::span<const TokenProbability> probabilities, candidates(logits));
+Result<std::int32_t> Sampler::sample(std::span<const float> logits, double uniform,
+                                     const TokenCounts& before) {
+  STRATA_TRY_ASSIGN(const std::span<const TokenProbability> probabilities, candidates(logits, before));
   double left = uniform;
   for (const TokenProbability& probability : probabilities) {
     left -= probability.p;

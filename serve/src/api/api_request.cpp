@@ -1,6 +1,9 @@
 #include <strata/serve/api_request.h>
 
+#include <charconv>
 #include <limits>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include <strata/runtime/config/json_tree.h>
@@ -21,8 +24,7 @@ struct NeutralField {
   std::string_view name, neutral;
 };
 constexpr NeutralField kNeutralFields[] = {
-    {"frequency_penalty", "[0]"}, {"presence_penalty", "[0]"},
-    {"logit_bias", "[{}]"},       {"service_tier", R"(["auto", "default"])"},
+    {"service_tier", R"(["auto", "default"])"},
     {"store", "[false]"},
 };
 constexpr NeutralField kNeutralInCompletions[] = {{"suffix", R"([""])"}};
@@ -92,13 +94,51 @@ void read_stream(RequestFields& fields, AnswerOptions& options) {
   fields.adopt(inner.error());
 }
 
+/// The id that a key of "logit_bias" is, without signs, spaces and leading zeros.
+std::optional<std::int32_t> token_id_of(std::string_view key) {
+  std::int32_t id = -1;
+  const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), id);
+  if (code != std::errc() || end != key.data() + key.size() || id < 0 || std::to_string(id) != key)
+    return std::nullopt;
+  return id;
+}
+
+void read_logit_bias(RequestFields& fields, std::vector<LogitBias>& bias) {
+  const Json* const value = fields.find("logit_bias");
+  if (value == nullptr) return;
+  if (!value->is_object())
+    return fields.fail("logit_bias", "must be an object with ids of tokens and numbers", "invalid_type");
+  if (value->size() > kMaxBiasedTokens)
+    return fields.fail("logit_bias",
+                       str("has ", value->size(), " tokens; at most ", kMaxBiasedTokens, " are supported"),
+                       "invalid_value");
+  RequestFields inner(*value, "logit_bias.");
+  for (const auto& [key, each] : value->items()) {
+    const auto id = token_id_of(key);
+    if (!id) inner.fail(key, "is no id of a token, which is a whole number from 0", "invalid_value");
+    bias.push_back({id.value_or(0), inner.number(key, -kMaxLogitBias, kMaxLogitBias).value_or(0)});
+    if (inner.error()) return fields.adopt(inner.error());
+  }
+}
+
+void read_sampling(RequestFields& fields, SamplingOptions& sampling) {
+  sampling.temperature = fields.number("temperature", 0, 100).value_or(1);
+  sampling.top_k = fields.integer("top_k", 0, std::int64_t{1} << 20).value_or(0);
+  sampling.top_p = fields.number("top_p", 0, 1).value_or(1);
+  if (sampling.top_p == 0) fields.fail("top_p", "is 0; it must be above 0 and at most 1", "invalid_value");
+  sampling.min_p = fields.number("min_p", 0, 1).value_or(0);
+  sampling.presence_penalty = fields.number("presence_penalty", -kMaxPenalty, kMaxPenalty).value_or(0);
+  sampling.frequency_penalty = fields.number("frequency_penalty", -kMaxPenalty, kMaxPenalty).value_or(0);
+  sampling.repetition_penalty = fields.number("repetition_penalty", 0, kMaxRepetitionPenalty).value_or(1);
+  if (sampling.repetition_penalty == 0)
+    fields.fail("repetition_penalty", str("is 0; it must be above 0 and at most ", kMaxRepetitionPenalty),
+                "invalid_value");
+  read_logit_bias(fields, sampling.logit_bias);
+}
+
 void read_options(RequestFields& fields, AnswerOptions& options) {
   options.model = fields.text("model");
-  options.sampling.temperature = fields.number("temperature", 0, 100).value_or(1);
-  options.sampling.top_k = fields.integer("top_k", 0, std::int64_t{1} << 20).value_or(0);
-  options.sampling.top_p = fields.number("top_p", 0, 1).value_or(1);
-  if (options.sampling.top_p == 0)
-    fields.fail("top_p", "is 0; it must be above 0 and at most 1", "invalid_value");
+  read_sampling(fields, options.sampling);
   using Limits = std::numeric_limits<std::int64_t>;
   if (const auto seed = fields.integer("seed", Limits::min(), Limits::max()))
     options.seed = static_cast<std::uint64_t>(*seed);

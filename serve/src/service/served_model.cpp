@@ -111,6 +111,16 @@ ApiResult<ServedPrompt> encode_messages(const ServedModel& model, const std::vec
   return checked(model, ServedPrompt{{}, std::move(tokens->ids), std::move(tokens->stop_ids), 0}, "messages");
 }
 
+std::optional<ApiError> check_bias(const ServedModel& model, const std::vector<LogitBias>& bias) {
+  for (const LogitBias& each : bias)
+    if (each.id >= model.tokenizer.vocab_size())
+      return ApiError{400,
+                      str("'logit_bias' has token ", each.id, ", which is out of range; the vocabulary has ",
+                          model.tokenizer.vocab_size(), " tokens"),
+                      "logit_bias", "invalid_value"};
+  return std::nullopt;
+}
+
 ApiResult<ServedChoice> choose_model(const ServedModel& model, const std::optional<std::string>& name) {
   if (name && *name == model.name) return ServedChoice{model.name, -1};
   const bool is_adapter =

@@ -231,6 +231,7 @@ ApiResponse Service::answer(Ask ask, const ApiCall& call, const std::shared_ptr<
   const auto chosen = choose_model(model_, ask.options.model);
   if (!chosen.has_value()) return response_of(chosen.error());
   ask.model = *chosen;
+  if (auto error = check_bias(model_, ask.options.sampling.logit_bias)) return response_of(*error);
   const auto asked = ask_batcher(ask);
   if (!asked.has_value()) return response_of(asked.error());
   auto reader = std::make_unique<detail::AnswerReader>(asked->channel, asked->n_answers, asked->prompt_tokens,

@@ -17,6 +17,7 @@
 #include "terminal/token_printer.h"
 #include "verbs/model/chat_arguments.h"
 #include "verbs/model/generation_sizes.h"
+#include "verbs/model/sampling_options.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -111,7 +112,7 @@ class Chat {
   }
 
   Result<std::vector<std::int32_t>> generate(const PromptTokens& tokens) {
-    STRATA_TRY_ASSIGN(Sampler sampler, Sampler::create({args_.temperature, args_.top_k, args_.top_p}));
+    STRATA_TRY_ASSIGN(Sampler sampler, Sampler::create(sampling_of(args_)));
     Generator generator(job_.engine(), sampler,
                         {.max_tokens = args_.tokens.value_or(context_),
                          .context = static_cast<std::int32_t>(context_),

@@ -21,6 +21,7 @@
 #include "verbs/model/chat_arguments.h"
 #include "verbs/model/generation_sizes.h"
 #include "verbs/model/prompt_texts.h"
+#include "verbs/model/sampling_options.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -197,7 +198,7 @@ Status generate(const Args& given, World* world) {
   Args args = given;
   const std::vector<std::string> texts = take_texts(args.items);  // none on ranks
   const auto warn = [&](std::string_view text) { print(args.err, str("strata generate: ", text, "\n")); };
-  STRATA_TRY_ASSIGN(Sampler sampler, Sampler::create({args.temperature, args.top_k, args.top_p}));
+  STRATA_TRY_ASSIGN(Sampler sampler, Sampler::create(sampling_of(args)));
   Work work;
   STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source,
                     GenerationSource::open(args, {args.adapters, args.default_adapter}, io, warn));

@@ -89,7 +89,8 @@ class Batcher {
   const BatchStats& stats() const noexcept { return stats_; }
 
   /// Whether a sequence could be added if there is a free place. Errors: `invalid` for a prompt that is empty
-  /// or longer than the context, with both numbers, and for sampling options out of range.
+  /// or longer than the context, with both numbers, and for sampling options out of range or a
+  /// bias of what is no token.
   Status check(const BatchSequence& sequence) const;
   /// Gives a sequence the first free place. Errors: those of check(), and `invalid` if no place is free; then
   /// the receiver is not called.

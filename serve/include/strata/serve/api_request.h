@@ -18,10 +18,11 @@ namespace strata {
 struct AnswerOptions {
   std::optional<std::string> model;        ///< nullopt: the request names none
   std::optional<std::int64_t> max_tokens;  ///< nullopt: the endpoint's default
-  SamplingOptions sampling;                ///< "temperature", "top_p", and "top_k" as an extension
-  std::optional<std::uint64_t> seed;       ///< nullopt: another one for each request
-  std::vector<std::string> stop;           ///< texts that end an answer and are not part of it
-  std::int64_t n = 1;                      ///< answers to each prompt
+  /// OpenAI's fields, and "top_k", "min_p" and "repetition_penalty" as extensions.
+  SamplingOptions sampling;
+  std::optional<std::uint64_t> seed;  ///< nullopt: another one for each request
+  std::vector<std::string> stop;      ///< texts that end an answer and are not part of it
+  std::int64_t n = 1;                 ///< answers to each prompt
   bool stream = false;
   bool include_usage = false;  ///< a stream ends with the numbers of tokens
 };
@@ -45,10 +46,11 @@ struct ChatRequest {
   std::optional<std::int64_t> logprobs;
 };
 
-inline constexpr std::int64_t kMaxAnswers = 128;     ///< `n`
-inline constexpr std::int64_t kMaxTopLogprobs = 20;  ///< `logprobs`, `top_logprobs`
-inline constexpr std::size_t kMaxStops = 16;         ///< texts in `stop`
-inline constexpr std::size_t kMaxStopBytes = 1024;   ///< bytes of each of them
+inline constexpr std::int64_t kMaxAnswers = 128;       ///< `n`
+inline constexpr std::int64_t kMaxTopLogprobs = 20;    ///< `logprobs`, `top_logprobs`
+inline constexpr std::size_t kMaxStops = 16;           ///< texts in `stop`
+inline constexpr std::size_t kMaxStopBytes = 1024;     ///< bytes of each of them
+inline constexpr std::size_t kMaxBiasedTokens = 1024;  ///< ids in `logit_bias`
 inline constexpr std::int64_t kMaxTokensAsked = 1 << 20;
 
 /// Parse the body of POST /v1/completions and /v1/chat/completions. A field that is null counts as absent.

@@ -50,6 +50,9 @@ ApiResult<ServedPrompt> encode_input(const ServedModel& model, const PromptInput
 ApiResult<ServedPrompt> encode_messages(const ServedModel& model, const std::vector<ChatMessage>& messages,
                                         const std::string& template_arguments = {});
 
+/// That a bias is for a token that is not in the vocabulary: 400; empty: all are.
+std::optional<ApiError> check_bias(const ServedModel& model, const std::vector<LogitBias>& bias);
+
 /// The name and the adapter that a request asks for.
 struct ServedChoice {
   std::string name;

@@ -96,6 +96,17 @@ TEST_F(CliServeE2e, TextsAreThoseOfGenerateAndASignalEndsIt) {
                      {"max_tokens", 12}}),
             generated({"run", "--prompt", "She was", "--temperature", "0.9", "--top-k", "30", "--top-p",
                        "0.8", "--seed", "7", "--tokens", "12"}));
+  EXPECT_EQ(text_of({{"prompt", "She was"},
+                     {"temperature", 0.9},
+                     {"seed", 7},
+                     {"max_tokens", 12},
+                     {"min_p", 0.05},
+                     {"repetition_penalty", 1.5},
+                     {"presence_penalty", 0.5},
+                     {"frequency_penalty", 1}}),
+            generated({"run", "--prompt", "She was", "--temperature", "0.9", "--top-k", "0", "--seed", "7",
+                       "--tokens", "12", "--min-p", "0.05", "--repetition-penalty", "1.5",
+                       "--presence-penalty", "0.5", "--frequency-penalty", "1"}));
   write("chat.jsonl", R"({"messages": [{"role": "user", "content": "Who?"}]})");
   const std::string said =
       answer(request("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", "Who?"}}}},
