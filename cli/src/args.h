@@ -62,24 +62,26 @@ struct Args : ConfigRequest {
   std::string out_file = "-";  ///< `score`, `report`, `trace`; "-": standard output, or the default file
   std::int64_t context = 0;    ///< `score`: tokens the model reads at once; 0: the default
   std::int64_t seq = 1024;     ///< `data`
-  std::string chat_template = "auto";      ///< `data pack`
-  std::string chat_arguments;              ///< `generate`, `chat`, `serve`: a JSON object; empty: none
-  std::optional<bool> thinks;              ///< `generate`, `chat`, `serve`: enable_thinking
-  std::int64_t sample = 0;                 ///< `data inspect`
-  bool rows = false;                       ///< `config convert`
-  std::string svg_dir;                     ///< `report`: folder for pictures
-  bool text = false;                       ///< `report`: to the terminal
-  bool once = false;                       ///< `top`: print a line for each run, and end
-  double interval_s = 1;                   ///< `top`
-  bool markdown = false;                   ///< `man`: all verbs, for documentation
-  std::string host = "127.0.0.1";          ///< `serve`
-  int port = 8000, queue = 64;             ///< `serve`; port 0: any that is free
-  std::string max_body = "1MiB", name;     ///< `serve`; an empty name: that of the folder
-  std::vector<std::string> allowed_hosts;  ///< `serve`
-  std::string api_key_file;                ///< `serve`; empty: no key is asked for
-  int connections_per_address = 64;        ///< `serve`
-  bool plain_prompts = false;              ///< `serve`
-  bool quiet = false;                      ///< `serve`: no line for each request
+  std::string chat_template = "auto";        ///< `data pack`
+  std::string chat_arguments;                ///< `generate`, `chat`, `serve`: a JSON object; empty: none
+  std::optional<bool> thinks;                ///< `generate`, `chat`, `serve`: enable_thinking
+  std::int64_t sample = 0;                   ///< `data inspect`
+  bool rows = false;                         ///< `config convert`
+  std::string svg_dir;                       ///< `report`: folder for pictures
+  bool text = false;                         ///< `report`: to the terminal
+  bool once = false;                         ///< `top`: print a line for each run, and end
+  double interval_s = 1;                     ///< `top`
+  bool markdown = false;                     ///< `man`: all verbs, for documentation
+  std::string host = "127.0.0.1";            ///< `serve`
+  int port = 8000, queue = 64;               ///< `serve`; port 0: any that is free
+  std::string max_body = "1MiB", name;       ///< `serve`; an empty name: that of the folder
+  std::vector<std::string> allowed_hosts;    ///< `serve`
+  std::vector<std::string> allowed_origins;  ///< `serve`
+  int drain_seconds = 30;                    ///< `serve`
+  std::string api_key_file;                  ///< `serve`; empty: no key is asked for
+  int connections_per_address = 64;          ///< `serve`
+  bool plain_prompts = false;                ///< `serve`
+  bool quiet = false;                        ///< `serve`: no line for each request
   bool json = false;
   bool origin = false;
   std::FILE* out = stdout;

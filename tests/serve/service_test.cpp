@@ -12,51 +12,23 @@
 
 #include <strata/runtime/str.h>
 
+#include "serve/api_answers.h"
 #include "serve/served_tiny.h"
 
 namespace strata {
 namespace {
 
 using nlohmann::json;
+using test::body_of;
+using test::events_of;
+using test::message_of;
 using test::ServedTiny;
+using test::text_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr const char* kCompletions = "/v1/completions";
 constexpr const char* kChat = "/v1/chat/completions";
-
-json body_of(const ApiResponse& response, int status = 200) {
-  EXPECT_EQ(response.status, status) << response.body;
-  EXPECT_FALSE(response.next);
-  return json::parse(response.body);
-}
-std::string message_of(const ApiResponse& response, int status) {
-  return body_of(response, status)["error"]["message"];
-}
-/// The events of a stream without the last one, "[DONE]".
-std::vector<json> events_of(const ApiResponse& response) {
-  EXPECT_EQ(response.status, 200) << response.body;
-  EXPECT_EQ(response.content_type, "text/event-stream");
-  std::string all;
-  while (const auto piece = response.next()) all += *piece;
-  std::vector<json> events;
-  for (std::size_t at = 0; at < all.size();) {
-    const std::size_t end = all.find("\n\n", at);
-    const std::string data = all.substr(at + 6, end - at - 6);
-    at = end + 2;
-    if (data != "[DONE]") events.push_back(json::parse(data));
-    EXPECT_EQ(data == "[DONE]", at == all.size()) << data;
-  }
-  return events;
-}
-std::string text_of(const std::vector<json>& events, std::size_t choice = 0) {
-  std::string text;
-  for (const json& event : events)
-    for (const json& each : event["choices"])
-      if (each["index"] == choice)
-        text += each.contains("text") ? each["text"].get<std::string>() : each["delta"].value("content", "");
-  return text;
-}
 
 TEST(ServiceTest, ATextIsWhatTheGeneratorMakesOfThePrompt) {
   ServedTiny tiny;
@@ -291,6 +263,8 @@ TEST(ServiceTest, RequestsThatCannotBeAnsweredSayWhy) {
   EXPECT_THAT(message_of(tiny.get("/v1/nothing"), 404), HasSubstr("there is no /v1/nothing here"));
   EXPECT_EQ(message_of(tiny.get(kChat), 405), "/v1/chat/completions needs POST");
   EXPECT_THAT(message_of(tiny.get("/v1/models/other"), 404), HasSubstr("no model 'other'"));
+  EXPECT_EQ(message_of(tiny.post("/v1/embeddings", R"({"input": "a"})"), 404),
+            "the model 'tiny' writes text: this server makes no embeddings, so there is no /v1/embeddings");
 }
 
 TEST(ServiceTest, ModelsHealthAndFiguresAreThere) {
@@ -376,41 +350,6 @@ TEST(ServiceTest, AClientThatLeavesFreesItsPlace) {
   ServedTiny idle({.places = 1, .max_waiting = 1, .context = 48, .runs = false});
   EXPECT_EQ(idle.service.handle({"POST", kCompletions, R"({"prompt": "cat"})", client_of(connected)}).status,
             499);
-}
-
-TEST(ServiceTest, AStopLetsAnswersEndAndRefusesOthers) {
-  ServedTiny tiny({.places = 1, .max_waiting = 1});
-  const std::string body = R"({"prompt": "cat", "max_tokens": 40, "temperature": 0, "stream": true})";
-  const ApiResponse stream = tiny.post(kCompletions, body);
-  tiny.stop();
-  EXPECT_TRUE(tiny.outcome.is_ok());
-  EXPECT_EQ(message_of(tiny.post(kCompletions, R"({"prompt": "cat"})"), 503), "the server is stopping");
-  EXPECT_EQ(tiny.get("/health").status, 503);
-  EXPECT_EQ(text_of(events_of(stream)), tiny.generated({"cat", {}}, 40, {.temperature = 0}, 1));
-}
-
-TEST(ServiceTest, ATransportThatGivesUpEndsItWithTheReason) {
-  ServedTiny tiny({.places = 1, .max_waiting = 1});
-  const std::string body = R"({"prompt": "cat", "max_tokens": 40, "temperature": 0, "stream": true})";
-  const ApiResponse stream = tiny.post(kCompletions, body);
-  tiny.service.give_up(Status::error(Code::io_error, "no more connections"));
-  EXPECT_EQ(tiny.post(kCompletions, R"({"prompt": "cat"})").status, 503);
-  EXPECT_EQ(text_of(events_of(stream)), tiny.generated({"cat", {}}, 40, {.temperature = 0}, 1));
-  tiny.join();
-  EXPECT_EQ(tiny.outcome.message(), "no more connections");
-}
-
-TEST(ServiceTest, RequestsThatWaitWhenItStopsAreRefused) {
-  ServedTiny tiny({.places = 1, .max_waiting = 1, .context = 48, .runs = false});
-  ApiResponse refused;
-  {
-    const std::jthread client(
-        [&] { refused = tiny.post(kCompletions, R"({"prompt": "cat", "stream": true})"); });
-    while (tiny.service.load().waiting < 1) std::this_thread::yield();
-    tiny.signals.request_stop(15);
-    tiny.start();
-  }
-  EXPECT_THAT(message_of(refused, 503), HasSubstr("the server is stopping"));
 }
 
 }  // namespace

@@ -81,6 +81,15 @@ void add_serve_options(CLI::App& app, Args& args) {
                  "Name of this server in requests' header Host, besides this machine's own; can be repeated "
                  "(default: with --host for other machines, any)")
       ->option_text("NAME");
+  app.add_option("--allow-origin", args.allowed_origins,
+                 "Origin whose web pages may use the server, as https://chat.example, or * for any; can be "
+                 "repeated (default: none)")
+      ->option_text("ORIGIN")
+      ->allow_extra_args(false);  // key=value may follow
+  app.add_option("--drain-seconds", args.drain_seconds,
+                 "How long answers that have begun may take to end after SIGTERM or Ctrl-C (default: 30)")
+      ->option_text("N")
+      ->check(CLI::Range(0, 86400));
   app.add_option("--api-key-file", args.api_key_file,
                  "File of keys, one a line: requests need one of them, but /health (default: no key)")
       ->option_text("FILE");

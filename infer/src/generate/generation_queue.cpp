@@ -70,6 +70,13 @@ Result<bool> GenerationQueue::turn(std::chrono::milliseconds patience) {
   return n_waiting() > 0 || batcher_.n_active() > 0;
 }
 
+std::size_t GenerationQueue::end_active(const Status& why) {
+  const std::size_t n = batcher_.n_active();
+  batcher_.end_all(why);
+  publish();
+  return n;
+}
+
 Status GenerationQueue::pass() {
   drop_cancelled();
   fill_places();

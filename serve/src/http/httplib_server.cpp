@@ -24,6 +24,7 @@
 
 #include "http/connection.h"
 #include "http/connection_loop.h"
+#include "http/cross_origin.h"
 #include "http/listen_address.h"
 #include "http/request_checks.h"
 
@@ -98,7 +99,10 @@ thread_local Answered answered;
 class HttplibServer final : public HttpServer {
  public:
   HttplibServer(Service& service, const Options& options)
-      : service_(service), options_(options), checks_(options_) {
+      : service_(service),
+        options_(options),
+        cross_origin_(options_.allowed_origins),
+        checks_(options_, cross_origin_) {
     set_limits();
     set_handlers();
   }
@@ -107,7 +111,7 @@ class HttplibServer final : public HttpServer {
   HttplibServer& operator=(const HttplibServer&) = delete;
 
   Status listen() {
-    STRATA_TRY(detail::check_listen_address(options_.host, options_.port));
+    STRATA_TRY(check(options_));
     STRATA_TRY_ASSIGN(loop_,
                       ConnectionLoop::create(loop_options(), {[this](Connection& c) { return serve(c); },
                                                               [this](auto why) { return refusal(why); }}));
@@ -184,6 +188,10 @@ class HttplibServer final : public HttpServer {
         send(service_.refuse(*error, request.path), response);
         return Routed::Handled;
       }
+      if (cross_origin_.is_preflight(request)) {
+        cross_origin_.answer_preflight(request, response);
+        return Routed::Handled;
+      }
       if (request.method == "POST" && takes_body(request.path)) return Routed::Unhandled;
       answer(request, {}, response);
       return Routed::Handled;
@@ -202,8 +210,10 @@ class HttplibServer final : public HttpServer {
           if (!checks_.has_large_body(request)) return 100;
           return response.status = 413;  // httplib 0.11 does not set it
         });
-    server_.set_post_routing_handler([](const httplib::Request& request, httplib::Response& response) {
+    server_.set_post_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       if (request.response_handler) (void)request.response_handler(response);
+      cross_origin_.add_headers(request, response);
+      if (response.status == 204) response.headers.erase("Content-Length");
       if (response.status < 400) return;
       response.headers.erase("Keep-Alive");
       response.headers.erase("Connection");
@@ -248,7 +258,8 @@ class HttplibServer final : public HttpServer {
     const ApiResponse response = service_.refuse(error, {});
     return str("HTTP/1.1 ", response.status, is_one ? " Too Many Requests" : " Service Unavailable",
                "\r\nContent-Type: ", response.content_type, "\r\nContent-Length: ", response.body.size(),
-               "\r\nRetry-After: 1\r\nConnection: close\r\n\r\n", response.body);
+               "\r\nRetry-After: 1\r\n", cross_origin_.lines_for_any(), "Connection: close\r\n\r\n",
+               response.body);
   }
 
   ApiError httplib_error(int status) const {
@@ -286,6 +297,7 @@ class HttplibServer final : public HttpServer {
 
   Service& service_;
   const Options options_;
+  const detail::CrossOrigin cross_origin_;
   const detail::RequestChecks checks_;
   ConnectionServer server_;
   std::unique_ptr<ConnectionLoop> loop_;  // after the server, which its threads use
@@ -299,6 +311,7 @@ class HttplibServer final : public HttpServer {
 }  // namespace
 
 Status HttpServer::check(const Options& options) {
+  STRATA_TRY(detail::CrossOrigin::check(options.allowed_origins));
   return detail::check_listen_address(options.host, options.port);
 }
 

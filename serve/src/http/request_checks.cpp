@@ -55,8 +55,8 @@ bool is_same_secret(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-RequestChecks::RequestChecks(const HttpServer::Options& options)
-    : options_(options), only_local_(is_this_machine(options.host)) {}
+RequestChecks::RequestChecks(const HttpServer::Options& options, const CrossOrigin& cross_origin)
+    : options_(options), cross_origin_(cross_origin), only_local_(is_this_machine(options.host)) {}
 
 ApiError RequestChecks::too_large() const {
   return {413,
@@ -71,6 +71,7 @@ std::optional<ApiError> RequestChecks::problem_of_head(const httplib::Request& r
     return ApiError{
         400, str("the request has ", n_hosts, " headers Host; HTTP/1.1 has exactly one"), {}, "bad_request"};
   if (auto error = problem_of_host(request.get_header_value("Host"))) return error;
+  if (cross_origin_.is_preflight(request)) return cross_origin_.problem_of(request);
   if (options_.api_keys.empty() || request.path == "/health" || has_key(request)) return std::nullopt;
   return ApiError{
       401, "this server needs one of the keys of its file: Authorization: Bearer KEY", {}, "invalid_api_key"};

@@ -8,14 +8,16 @@
 #include <strata/serve/api_error.h>
 #include <strata/serve/http_server.h>
 
+#include "http/cross_origin.h"
+
 namespace strata::detail {
 
 /// Checks requests before the service sees them: a request must be for this server by its host, with a key if
 /// there are keys, and with a body of JSON that is not too large. Any thread may ask.
 class RequestChecks {
  public:
-  /// `options` outlives it.
-  explicit RequestChecks(const HttpServer::Options& options);
+  /// Both outlive it.
+  RequestChecks(const HttpServer::Options& options, const CrossOrigin& cross_origin);
 
   /// The error in a request before its body is read; empty: none.
   std::optional<ApiError> problem_of_head(const httplib::Request& request) const;
@@ -31,6 +33,7 @@ class RequestChecks {
   bool has_key(const httplib::Request& request) const;
 
   const HttpServer::Options& options_;
+  const CrossOrigin& cross_origin_;
   const bool only_local_;
 };
 

@@ -52,7 +52,8 @@ using detail::RequestCount;
 constexpr std::int64_t kDefaultTokens = 16;
 constexpr std::chrono::milliseconds kPatience{100};  // until a stop is noticed while there is no work
 constexpr std::string_view kModels = "/v1/models", kModel = "/v1/models/", kCompletions = kPostPaths[0],
-                           kChat = kPostPaths[1], kHealth = "/health", kMetrics = "/metrics";
+                           kChat = kPostPaths[1], kHealth = "/health", kMetrics = "/metrics",
+                           kEmbeddings = "/v1/embeddings";
 
 std::int64_t unix_time() {
   using namespace std::chrono;
@@ -63,6 +64,8 @@ std::uint64_t random_number() {
   std::random_device device;
   return std::uint64_t{device()} << 32U | device();
 }
+
+Status stopped_early() { return Status::error(Code::cancelled, "the server is stopping"); }
 
 /// Labels of figures are few, whatever clients ask for.
 std::string endpoint_of(std::string_view path) {
@@ -117,9 +120,15 @@ Service::Service(ServedModel model, Batcher& batcher, std::size_t max_waiting)
 
 Service::~Service() = default;
 
-Status Service::run(const Signals& signals) {
+Status Service::run(const Signals& signals, std::optional<std::chrono::seconds> drain_limit) {
+  using Time = std::chrono::steady_clock;
+  std::optional<Time::time_point> cut_at;
   for (;;) {
     if (signals.stop_requested() && !stopping_.exchange(true)) queue_.close();
+    if (stopping_ && drain_limit) {
+      if (!cut_at) cut_at = Time::now() + *drain_limit;
+      if (Time::now() >= *cut_at) n_cut_ += queue_.end_active(stopped_early());
+    }
     const Result<bool> has_work = queue_.turn(kPatience);
     if (!has_work.has_value()) {
       stopping_ = true;
@@ -164,6 +173,12 @@ ApiResponse Service::dispatch(const ApiCall& call, const std::shared_ptr<Request
   const bool is_post = call.path == kCompletions || call.path == kChat;
   const bool is_get =
       call.path == kHealth || call.path == kMetrics || call.path == kModels || call.path.starts_with(kModel);
+  if (call.path == kEmbeddings)
+    return response_of({404,
+                        str("the model '", model_.name,
+                            "' writes text: this server makes no embeddings, so there is no ", kEmbeddings),
+                        {},
+                        "unsupported_endpoint"});
   if (!is_post && !is_get)
     return response_of({404, str("there is no ", call.path.substr(0, 80), " here"), {}, "unknown_url"});
   if (call.method != (is_post ? "POST" : "GET"))

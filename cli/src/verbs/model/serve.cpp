@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <memory>
@@ -70,6 +71,7 @@ HttpServer::Options http_options(const Args& args, std::size_t max_body_bytes) {
       static_cast<std::size_t>(args.batch) + static_cast<std::size_t>(args.queue) + kSpareConnections;
   options.max_per_address = static_cast<std::size_t>(args.connections_per_address);
   options.allowed_hosts = args.allowed_hosts;
+  options.allowed_origins = args.allowed_origins;
   return options;
 }
 
@@ -136,6 +138,9 @@ Status serve(const Args& args) {
   if (!is_this_machine(args.host) && http.api_keys.empty())
     warn(str("everyone who can reach ", args.host,
              " can use the model: there is no key; --api-key-file FILE asks for one"));
+  if (http.api_keys.empty() &&
+      std::find(args.allowed_origins.begin(), args.allowed_origins.end(), "*") != args.allowed_origins.end())
+    warn("--allow-origin *: every web page that this machine opens can use the model, since there is no key");
   STRATA_TRY_ASSIGN(const std::int64_t context, context_of(args, *source));
   const std::string name = args.name.empty() ? model_name_of(args.items.front()) : args.name;
   STRATA_TRY_ASSIGN(ServedModel model, served_model(*source, name, static_cast<std::int32_t>(context)));
@@ -153,8 +158,11 @@ Status serve(const Args& args) {
   Service service(std::move(model), batcher, static_cast<std::size_t>(args.queue));
   STRATA_TRY_ASSIGN(const std::unique_ptr<HttpServer> server, HttpServer::start(service, http));
   print_begin(args, service, *source, server->port());
-  Status status = service.run(*signals);
+  Status status = service.run(*signals, std::chrono::seconds(args.drain_seconds));
   server->stop();
+  if (const std::size_t n = service.n_cut(); n > 0)
+    warn(str(plural(n, "answer"), n == 1 ? " was" : " were", " cut after ", args.drain_seconds,
+             " s; --drain-seconds N waits longer"));
   print_end(args, batcher.stats());
   return status;
 }

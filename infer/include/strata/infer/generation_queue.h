@@ -45,6 +45,8 @@ class GenerationQueue {
   /// Does a pass if there is work, else waits for it, for `patience` at most. Returns whether there is work
   /// left. Errors: those of Batcher::step(), which all receivers have been told; then the queue is closed.
   Result<bool> turn(std::chrono::milliseconds patience);
+  /// Ends the sequences that are being continued with `why`, and returns how many; from the thread of turn().
+  std::size_t end_active(const Status& why);
 
  private:
   Status pass();

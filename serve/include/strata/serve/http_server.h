@@ -35,6 +35,8 @@ class HttpServer {
     std::vector<std::string> allowed_hosts =
         {};                                  ///< names in the header Host besides this machine's; see below
     std::vector<std::string> api_keys = {};  ///< one of which each request needs, but /health; empty: none
+    /// Origins whose web pages may use the server, as "https://chat.example", or "*"; empty: no others.
+    std::vector<std::string> allowed_origins = {};
     std::chrono::seconds request_limit{
         30};  ///< from a request's first byte to its last, waits for a thread aside
     std::chrono::seconds idle_limit{5};    ///< between two requests of a connection
@@ -44,7 +46,7 @@ class HttpServer {
   };
   // Without allowed hosts, a server for other machines answers for any name.
   /// Whether start() could listen with these options: what is wrong can be said before a model is read.
-  /// Errors: as start().
+  /// Errors: as start(), and `invalid` for what is no origin.
   static Status check(const Options& options);
   /// Answers from now on. `service` must outlive the server, which makes it give up if connections cannot be
   /// accepted any more. Errors: `unsupported` if this build has no HTTP; `io_error` with the address if it

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -44,9 +45,12 @@ class Service {
   ApiResponse refuse(const ApiError& error, std::string_view path);
 
   /// Continues sequences until a stop is requested and those in the batch have ended. From then on new
-  /// requests, and those that wait for a place, are refused with 503. Errors: those of the engine, which the
-  /// clients have been told; what give_up() was told.
-  Status run(const Signals& signals);
+  /// requests, and those that wait for a place, are refused with 503. Sequences that have not ended
+  /// `drain_limit` later are cut, and their clients told so. Errors: those of the engine, which the clients
+  /// have been told; what give_up() was told.
+  Status run(const Signals& signals, std::optional<std::chrono::seconds> drain_limit = std::nullopt);
+  /// Answers that the last run() has cut.
+  std::size_t n_cut() const noexcept { return n_cut_; }
   /// Stops like a signal, because of `why`, which run() returns. From any thread.
   void give_up(const Status& why);
   /// Requests whose answers have not been sent completely.
@@ -71,6 +75,7 @@ class Service {
   const std::uint64_t random_;
   std::atomic<std::uint64_t> n_draws_{0};
   std::atomic<bool> stopping_{false};
+  std::size_t n_cut_ = 0;  // the thread of run()
   Mutex mutex_;
   Status why_ STRATA_GUARDED_BY(mutex_);
   GenerationQueue queue_;

@@ -223,6 +223,17 @@ TEST_F(CliServeE2e, ASignalLetsAStreamEndAndRefusesOthersAndASecondOneEndsAtOnce
                 AllOf(HasSubstr("\"finish_reason\":\"length\""), HasSubstr("data: [DONE]")));
     EXPECT_EQ(server->finish().exit_code, 0);
   }
+  server = serve({"run", "--drain-seconds", "0"});
+  {
+    const RawClient reads(port_);
+    reads.send(request("/v1/chat/completions", asked));
+    (void)reads.read_until("content");
+    server->send(SIGTERM);
+    EXPECT_THAT(reads.read_all(), HasSubstr("the server is stopping"));
+    const ProgramResult ended = server->finish();
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("1 answer was cut after 0 s"));
+  }
   server = serve({"run"});
   const RawClient reads(port_);
   reads.send(request("/v1/chat/completions", asked));
@@ -289,6 +300,8 @@ TEST_F(CliServeE2e, MistakesAreReportedBeforeItServes) {
               HasSubstr("--context 33: the model supports 32 positions"));
   EXPECT_THAT(mistake({"run", "--max-body", "much"}), HasSubstr("--max-body: "));
   EXPECT_THAT(mistake({"run", "--max-body", "2GiB"}), HasSubstr("--max-body 2GiB: at most 1GiB"));
+  EXPECT_THAT(mistake({"run", "--allow-origin", "chat.example"}),
+              HasSubstr("--allow-origin chat.example: an origin is a scheme and a host"));
   EXPECT_THAT(mistake({"run", "parallel.tp=2"}), HasSubstr("strata serve runs on one rank"));
 }
 
