@@ -285,6 +285,34 @@ TEST(ServiceTest, ModelsHealthAndFiguresAreThere) {
             HasSubstr("# TYPE strata_serve_active_sequences gauge\n")));
 }
 
+TEST(ServiceTest, FiguresHaveVllmsNamesToo) {
+  ServedTiny tiny;
+  (void)tiny.post(kCompletions, R"({"prompt": "cat", "max_tokens": 3, "n": 2, "temperature": 0})");
+  while (tiny.service.load().done.tokens < 6) std::this_thread::yield();  // counted after the pass
+  const auto prompt_tokens = 2 * tiny.tokenizer().encode("cat").size();
+  EXPECT_THAT(
+      tiny.get("/metrics").body,
+      AllOf(HasSubstr("vllm:num_requests_running{model_name=\"tiny\"} 0\n"),
+            HasSubstr("vllm:num_requests_waiting{model_name=\"tiny\"} 0\n"),
+            HasSubstr(str("vllm:prompt_tokens_total{model_name=\"tiny\"} ", prompt_tokens, "\n")),
+            HasSubstr("vllm:generation_tokens_total{model_name=\"tiny\"} 6\n"),
+            HasSubstr("vllm:request_success_total{finished_reason=\"length\",model_name=\"tiny\"} 2\n"),
+            HasSubstr("vllm:request_success_total{finished_reason=\"abort\",model_name=\"tiny\"} 0\n"),
+            HasSubstr("# TYPE vllm:time_to_first_token_seconds histogram\n"),
+            HasSubstr("vllm:time_to_first_token_seconds_bucket{le=\"+Inf\",model_name=\"tiny\"} 2\n"),
+            HasSubstr("vllm:time_to_first_token_seconds_count{model_name=\"tiny\"} 2\n"),
+            HasSubstr("vllm:e2e_request_latency_seconds_count{model_name=\"tiny\"} 2\n")));
+}
+
+TEST(ServiceTest, AHistogramCountsWhatIsUpToEachLimit) {
+  constexpr double kLimits[] = {0.5, 2};
+  TimeHistogram histogram(kLimits);
+  for (const double seconds : {0.25, 0.5, 1.0, 8.0}) histogram.add(seconds);
+  EXPECT_EQ(histogram.text("t", "m=\"x\""),
+            "t_bucket{le=\"0.5\",m=\"x\"} 2\nt_bucket{le=\"2\",m=\"x\"} 3\n"
+            "t_bucket{le=\"+Inf\",m=\"x\"} 4\nt_sum{m=\"x\"} 9.75\nt_count{m=\"x\"} 4\n");
+}
+
 TEST(ServiceTest, WhoHasReadAStreamFindsItInTheFigures) {
   ServedTiny tiny;
   const ApiResponse stream = tiny.post(kCompletions, R"({"prompt": "cat", "max_tokens": 3, "stream": true})");

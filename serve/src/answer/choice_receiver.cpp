@@ -2,6 +2,7 @@
 
 #include <new>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "answer/token_scores.h"
@@ -16,10 +17,11 @@ const char* finish_reason_of(FinishReason reason) {
 }  // namespace
 
 ChoiceReceiver::ChoiceReceiver(ChoiceOptions options, const Tokenizer& tokenizer,
-                               std::shared_ptr<AnswerChannel> channel)
+                               std::shared_ptr<AnswerChannel> channel, std::shared_ptr<ServeMetrics> metrics)
     : options_(std::move(options)),
       tokenizer_(tokenizer),
       channel_(std::move(channel)),
+      metrics_(std::move(metrics)),
       stop_(options_.stop) {
   if (!options_.n_top || options_.prompt_ids.empty()) return;
   // The offset of a token in the prompt.
@@ -35,6 +37,14 @@ ChoiceReceiver::ChoiceReceiver(ChoiceOptions options, const Tokenizer& tokenizer
 // The batcher's thread drops a sequence without a word only if it has no memory.
 ChoiceReceiver::~ChoiceReceiver() {
   if (!ended_) channel_->abandon();
+}
+
+double ChoiceReceiver::seconds() const noexcept {
+  return static_cast<double>(SteadyClock().now_ns() - begin_ns_) * 1e-9;
+}
+
+void ChoiceReceiver::note_token() noexcept {
+  if (!std::exchange(has_token_, true)) metrics_->first_token(seconds());
 }
 
 void ChoiceReceiver::on_prompt_logits(std::size_t index, std::span<const float> logits) {
@@ -78,6 +88,7 @@ void ChoiceReceiver::score(std::int32_t id, std::span<const float> logits) {
 // Completions have its score, though it is no part of the text: programs that ask for one token rely on there
 // being one. In OpenAI's chats only tokens of the content have one.
 void ChoiceReceiver::on_stop_token(std::int32_t id, std::span<const float> logits) {
+  note_token();
   if (!options_.scores_stop) return;
   AnswerPiece piece = begin_piece();
   score(id, logits);
@@ -85,6 +96,7 @@ void ChoiceReceiver::on_stop_token(std::int32_t id, std::span<const float> logit
 }
 
 Result<bool> ChoiceReceiver::on_token(std::int32_t id, std::span<const float> logits) {
+  note_token();
   AnswerPiece piece = begin_piece();
   piece.tokens = 1;
   score(id, logits);
@@ -110,7 +122,11 @@ AnswerPiece ChoiceReceiver::last_piece(const Result<FinishReason>& how) {
   return piece;
 }
 
+// Before the last piece: who has read an answer finds it in the figures.
 void ChoiceReceiver::on_end(const Result<FinishReason>& how) {
+  using End = ServeMetrics::AnswerEnd;
+  const bool stops = how.has_value() && std::string_view(finish_reason_of(*how)) == "stop";
+  metrics_->answer_ended(!how.has_value() ? End::abort : stops ? End::stop : End::length, seconds());
   try {
     channel_->push(last_piece(how));
     ended_ = true;

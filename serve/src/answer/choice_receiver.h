@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -9,6 +10,8 @@
 
 #include <strata/text/tokenizer.h>
 #include <strata/text/utf8_stream.h>
+#include <strata/runtime/clock.h>
+#include <strata/serve/serve_metrics.h>
 #include <strata/serve/stop_filter.h>
 #include <strata/infer/batcher.h>
 
@@ -29,10 +32,12 @@ struct ChoiceOptions {
   std::size_t n_unwritten = 0;
 };
 
-/// Makes text of the tokens of one answer, on the batcher's thread, and ends it at a stop text.
+/// Makes text of the tokens of one answer, on the batcher's thread, and ends it at a stop text. It is made
+/// when the answer is asked for: its times count from then on.
 class ChoiceReceiver final : public SequenceReceiver {
  public:
-  ChoiceReceiver(ChoiceOptions options, const Tokenizer& tokenizer, std::shared_ptr<AnswerChannel> channel);
+  ChoiceReceiver(ChoiceOptions options, const Tokenizer& tokenizer, std::shared_ptr<AnswerChannel> channel,
+                 std::shared_ptr<ServeMetrics> metrics);
   ~ChoiceReceiver() override;
   ChoiceReceiver(const ChoiceReceiver&) = delete;
   ChoiceReceiver& operator=(const ChoiceReceiver&) = delete;
@@ -48,17 +53,21 @@ class ChoiceReceiver final : public SequenceReceiver {
   AnswerPiece last_piece(const Result<FinishReason>& how);
   void score(std::int32_t id, std::span<const float> logits);
   void add_text(const std::string& text, ApiChoice& choice);
+  double seconds() const noexcept;
+  void note_token() noexcept;
   void add_scores(ApiChoice& choice, bool all);
 
   const ChoiceOptions options_;
   const Tokenizer& tokenizer_;
   const std::shared_ptr<AnswerChannel> channel_;
+  const std::shared_ptr<ServeMetrics> metrics_;
+  const std::int64_t begin_ns_ = SteadyClock().now_ns();
   Utf8Stream utf8_;
   StopFilter stop_;
   std::deque<TokenScore> scores_;  // the scores of tokens whose text is not certain yet
   std::size_t read_chars_ = 0;     // characters of the text so far, with what the filter holds back
   std::size_t certain_chars_ = 0;
-  bool begun_ = false, ended_ = false;
+  bool begun_ = false, ended_ = false, has_token_ = false;
 };
 
 }  // namespace strata::detail

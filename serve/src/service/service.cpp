@@ -192,7 +192,7 @@ ApiResponse Service::get(std::string_view path) {
   if (path == kHealth)
     return stopping_ ? response_of(stopping_error()) : json_response("{\"status\": \"ok\"}");
   if (path == kMetrics) {
-    ApiResponse response = json_response(metrics_->text(queue_.load(), places_));
+    ApiResponse response = json_response(metrics_->text(queue_.load(), places_, model_.name));
     response.content_type = "text/plain; version=0.0.4";
     return response;
   }
@@ -281,8 +281,8 @@ ApiResult<Asked> Service::ask_batcher(const Ask& ask) {
     for (std::size_t k = 0; k < n; ++k) {
       const std::size_t index = entries.size();
       entries.push_back({sequence_of(ask, prompt, index, seed),
-                         std::make_shared<detail::ChoiceReceiver>(choice_of(ask, prompt, index),
-                                                                  model_.tokenizer, asked.channel)});
+                         std::make_shared<detail::ChoiceReceiver>(
+                             choice_of(ask, prompt, index), model_.tokenizer, asked.channel, metrics_)});
     }
   }
   switch (queue_.submit(std::move(entries))) {
