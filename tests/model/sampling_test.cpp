@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/runtime/memory/alloc_counter.h>
 #include <strata/runtime/rng.h>
 
 #include "support/numeric.h"
@@ -162,6 +163,22 @@ TEST(SamplingTest, CountsMatterOnlyToPenalties) {
   for (std::int32_t id = 0; id < 500; ++id) counts.add_generated(id);
   for (double uniform = 0; uniform < 1; uniform += 0.01)
     EXPECT_EQ(must(sampler.sample(logits, uniform, counts)), must(sampler.sample(logits, uniform)));
+}
+
+TEST(SamplingTest, ATokenTakesNoMemoryOnceTheBuffersAreThere) {
+  if (!AllocCounter::hooked()) GTEST_SKIP() << "allocations are not counted";
+  const std::vector<float> logits = test::Values(5).floats(500, 3.0);
+  const TokenCounts counts = some_counts();
+  for (const SamplingOptions& options :
+       {SamplingOptions{}, SamplingOptions{.temperature = 0.7, .top_k = 50, .top_p = 0.9, .min_p = 0.01},
+        SamplingOptions{.presence_penalty = 1, .logit_bias = {{3, 1}}}}) {
+    Sampler sampler = must(Sampler::create(options));
+    (void)must(sampler.sample(logits, 0.5, counts));
+    const std::uint64_t before = AllocCounter::thread_count();
+    must(sampler.set_options(options));
+    (void)must(sampler.sample(logits, 0.25, counts));
+    EXPECT_EQ(AllocCounter::thread_count(), before);
+  }
 }
 
 TEST(SamplingTest, SamplesFollowTheProbabilities) {

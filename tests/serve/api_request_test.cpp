@@ -192,6 +192,24 @@ TEST(ApiRequestTest, PenaltiesAndBiasOutOfRangeAreRefused) {
             "'logit_bias' has 1025 tokens; at most 1024 are supported");
 }
 
+TEST(ApiRequestTest, AnAnswerMayHaveToBeAJsonObject) {
+  const auto asks = [](const std::string& format) {
+    return completion(str(R"({"prompt": "a", "response_format": )", format, "}")).options.json_object;
+  };
+  EXPECT_TRUE(asks(R"({"type": "json_object"})"));
+  EXPECT_FALSE(asks(R"({"type": "text"})"));
+  EXPECT_FALSE(asks("null"));
+  EXPECT_TRUE(conversation(R"({"messages": [{"role": "user", "content": "a"}],
+                               "response_format": {"type": "json_object"}})")
+                  .options.json_object);
+  EXPECT_THAT(refused(R"("response_format": {"type": "json_schema", "json_schema": {}})").message,
+              HasSubstr("'response_format.type' must be \"text\" or \"json_object\""));
+  EXPECT_THAT(refused(R"("response_format": {})").message, HasSubstr("'response_format.type' must be"));
+  EXPECT_THAT(refused(R"("response_format": {"type": "text", "strict": true})").message,
+              HasSubstr("'response_format.strict' is unknown"));
+  EXPECT_THAT(refused(R"("response_format": "json_object")").message, HasSubstr("must be an object"));
+}
+
 TEST(ApiRequestTest, MistakesInConversationsNameTheMessage) {
   const auto why = [](const std::string& messages) {
     return refused_chat(str(R"({"messages": )", messages, "}")).message;

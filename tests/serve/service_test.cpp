@@ -44,27 +44,6 @@ TEST(ServiceTest, ATextIsWhatTheGeneratorMakesOfThePrompt) {
   EXPECT_EQ(drawn["choices"][0]["text"], tiny.generated({"the cat", {}}, 12, {0.8, 40, 0.9}, 5));
 }
 
-TEST(ServiceTest, PenaltiesAndBiasShapeTheTextAndNotItsScores) {
-  ServedTiny tiny;
-  const auto asked = [&](const std::string& more) {
-    return body_of(tiny.post(
-        kCompletions, str(R"({"prompt": "the cat", "max_tokens": 12, "temperature": 0, "logprobs": 1, )",
-                          more, "}")))["choices"][0];
-  };
-  const json plain = asked(R"("min_p": 0)");
-  EXPECT_EQ(asked(R"("repetition_penalty": 50)")["text"],
-            tiny.generated({"the cat", {}}, 12, {.temperature = 0, .repetition_penalty = 50}, 1));
-  EXPECT_NE(asked(R"("repetition_penalty": 50)")["text"], plain["text"]);
-  const json same = asked(R"("logit_bias": {"65": 100})");
-  EXPECT_EQ(same["text"], std::string(12, tiny.tokenizer().decode(std::vector{65})->front()));
-  EXPECT_EQ(same["logprobs"]["top_logprobs"][0][plain["logprobs"]["tokens"][0].get<std::string>()],
-            plain["logprobs"]["token_logprobs"][0])
-      << "the model's own most likely token";
-  EXPECT_EQ(message_of(tiny.post(kCompletions, R"({"prompt": "a", "logit_bias": {"287": 1}})"), 400),
-            str("'logit_bias' has token 287, which is out of range; the vocabulary has ",
-                tiny.tokenizer().vocab_size(), " tokens"));
-}
-
 TEST(ServiceTest, WithoutASeedEachTextIsAnother) {
   ServedTiny tiny;
   const std::string request = R"({"prompt": "the", "max_tokens": 16})";

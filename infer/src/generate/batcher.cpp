@@ -1,6 +1,7 @@
 #include <strata/infer/batcher.h>
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -206,14 +207,28 @@ void Batcher::deliver(const WantedRow& row, std::span<const float> logits) {
   sample(place, logits);
 }
 
+// The logits of what may be sampled, which the next call may overwrite.
+Result<std::span<const float>> Batcher::allowed(const BatchSequence& sequence,
+                                                std::span<const float> logits) {
+  logits = logits.first(std::min(logits.size(), static_cast<std::size_t>(limits_.vocab)));
+  if (sequence.constraint == nullptr) return logits;
+  masked_.assign(logits.begin(), logits.end());
+  for (const std::int32_t id : sequence.stop_ids)
+    if (const auto at = static_cast<std::size_t>(id); at < masked_.size())
+      masked_[at] = -std::numeric_limits<float>::infinity();
+  STRATA_TRY(sequence.constraint->mask(masked_));
+  return std::span<const float>(masked_);
+}
+
 void Batcher::sample(Place& place, std::span<const float> logits) {
   const BatchSequence& sequence = place.sequence;
   const auto n = static_cast<std::uint64_t>(place.n_tokens);
   if (const Status status = sampler_.set_options(sequence.sampling); !status.is_ok())
     return end(place, status);
+  const auto choice = allowed(sequence, logits);
+  if (!choice.has_value()) return end(place, choice.status());
   const auto drawn = sampler_.sample(
-      logits.first(std::min(logits.size(), static_cast<std::size_t>(limits_.vocab))),
-      static_cast<double>(Rng(sequence.seed, kStream + sequence.index).uniform(n)), place.counts);
+      *choice, static_cast<double>(Rng(sequence.seed, kStream + sequence.index).uniform(n)), place.counts);
   if (!drawn.has_value())
     return end(place, drawn.status().annotate(str("token ", n + 1, " of the completion")));
   if (std::find(sequence.stop_ids.begin(), sequence.stop_ids.end(), *drawn) != sequence.stop_ids.end()) {
@@ -224,9 +239,11 @@ void Batcher::sample(Place& place, std::span<const float> logits) {
   ++place.n_tokens;
   if (sequence.sampling.penalizes()) place.counts.add_generated(*drawn);
   ++stats_.tokens;
+  const bool is_complete = sequence.constraint != nullptr && sequence.constraint->accept(*drawn);
   const Result<bool> goes_on = place.receiver->on_token(*drawn, logits);
   if (!goes_on.has_value()) return end(place, goes_on.status());
   if (!*goes_on) return end(place, FinishReason::stopped);
+  if (is_complete) return end(place, FinishReason::end_of_text);
   if (place.n_tokens >= sequence.max_tokens) return end(place, FinishReason::max_tokens);
   if (place.length >= positions()) end(place, FinishReason::context_full);
 }

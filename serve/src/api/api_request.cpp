@@ -36,7 +36,6 @@ constexpr NeutralField kNeutralInChat[] = {
     {"parallel_tool_calls", "[true, false]"},
     {"prediction", "[]"},
     {"reasoning_effort", R"(["none"])"},
-    {"response_format", R"([{"type": "text"}])"},
     {"tool_choice", R"(["none", "auto"])"},
     {"tools", "[[]]"},
     {"verbosity", R"(["medium"])"},
@@ -136,6 +135,24 @@ void read_sampling(RequestFields& fields, SamplingOptions& sampling) {
   read_logit_bias(fields, sampling.logit_bias);
 }
 
+/// Whether the answer must be a JSON object.
+bool read_response_format(RequestFields& fields) {
+  const Json* const value = fields.find("response_format");
+  if (value == nullptr) return false;
+  if (!value->is_object()) {
+    fields.fail("response_format", "must be an object", "invalid_type");
+    return false;
+  }
+  RequestFields inner(*value, "response_format.");
+  const std::string type = inner.text("type").value_or("");
+  if (type != "text" && type != "json_object")
+    inner.fail("type", "must be \"text\" or \"json_object\"; schemas are not supported here",
+               "unsupported_parameter");
+  inner.refuse_others();
+  fields.adopt(inner.error());
+  return type == "json_object";
+}
+
 void read_options(RequestFields& fields, AnswerOptions& options) {
   options.model = fields.text("model");
   read_sampling(fields, options.sampling);
@@ -143,6 +160,7 @@ void read_options(RequestFields& fields, AnswerOptions& options) {
   if (const auto seed = fields.integer("seed", Limits::min(), Limits::max()))
     options.seed = static_cast<std::uint64_t>(*seed);
   options.n = fields.integer("n", 1, kMaxAnswers).value_or(1);
+  options.json_object = read_response_format(fields);
   read_stop(fields, options.stop);
   read_stream(fields, options);
   for (const NeutralField& field : kNeutralFields) fields.accept_only(field.name, field.neutral);

@@ -283,6 +283,7 @@ ApiResult<Asked> Service::ask_batcher(const Ask& ask) {
       entries.push_back({sequence_of(ask, prompt, index, seed),
                          std::make_shared<detail::ChoiceReceiver>(
                              choice_of(ask, prompt, index), model_.tokenizer, asked.channel, metrics_)});
+      if (ask.options.json_object) entries.back().sequence.constraint = json_object();
     }
   }
   switch (queue_.submit(std::move(entries))) {
@@ -295,6 +296,12 @@ ApiResult<Asked> Service::ask_batcher(const Ask& ask) {
       break;
   }
   return tl::make_unexpected(stopping_error());
+}
+
+// Sorting a vocabulary takes a moment, which servers that nobody asks for JSON do without.
+std::shared_ptr<TokenConstraint> Service::json_object() {
+  std::call_once(sorts_once_, [this] { sorted_tokens_ = std::make_shared<SortedTokens>(model_.tokenizer); });
+  return std::make_shared<JsonObjectConstraint>(sorted_tokens_, model_.tokenizer);
 }
 
 std::uint64_t Service::draw() noexcept { return Rng(random_, 0).u64(n_draws_.fetch_add(1)); }

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include <strata/engine/engine.h>
+#include <strata/infer/token_constraint.h>
 #include <strata/model/sampling.h>
 
 namespace strata {
 
 enum class FinishReason : std::uint8_t {
-  end_of_text,   ///< the model produced a stop token
+  end_of_text,   ///< the model produced a stop token, or what was asked for is complete
   max_tokens,    ///< the requested number of tokens was reached
   context_full,  ///< the sequence fills its KV cache
   stopped,       ///< who receives the tokens wants no more
@@ -35,6 +36,9 @@ struct BatchSequence {
   std::uint64_t seed = 0;      ///< selects the random numbers together with `index`, so others do not matter
   std::uint64_t index = 0;     ///< the index of the prompt in its request
   bool scores_prompt = false;  ///< the receiver wants the logits of the prompt, which then takes more passes
+  /// The tokens that may come next, of which the stop_ids are none; null: any. The text ends once it is
+  /// complete. It belongs to this sequence alone.
+  std::shared_ptr<TokenConstraint> constraint = nullptr;
 };
 
 /// Receives what becomes of a sequence, on the thread that drives the batcher, which it must not call.
@@ -111,6 +115,7 @@ class Batcher {
   void want_row(std::size_t place, std::size_t prompt_index);
   void deliver(const WantedRow& row, std::span<const float> logits);
   void sample(Place& place, std::span<const float> logits);
+  Result<std::span<const float>> allowed(const BatchSequence& sequence, std::span<const float> logits);
   std::int64_t positions() const noexcept { return limits_.context + limits_.virtual_tokens; }
   void end(Place& place, const Result<FinishReason>& how);
 
@@ -126,6 +131,7 @@ class Batcher {
   std::vector<SequenceToken> tokens_;
   std::vector<std::int32_t> wanted_;
   std::vector<WantedRow> rows_wanted_;
+  std::vector<float> masked_;  // the logits of a sequence with a constraint
 };
 
 }  // namespace strata

@@ -23,6 +23,7 @@ struct AnswerOptions {
   std::optional<std::uint64_t> seed;  ///< nullopt: another one for each request
   std::vector<std::string> stop;      ///< texts that end an answer and are not part of it
   std::int64_t n = 1;                 ///< answers to each prompt
+  bool json_object = false;           ///< "response_format": each answer is one JSON object
   bool stream = false;
   bool include_usage = false;  ///< a stream ends with the numbers of tokens
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include <strata/serve/serve_metrics.h>
 #include <strata/serve/served_model.h>
 #include <strata/infer/generation_queue.h>
+#include <strata/infer/json_object_constraint.h>
 
 namespace strata {
 
@@ -67,9 +69,12 @@ class Service {
   ApiResponse answer(detail::Ask ask, const ApiCall& call, const Count& count);
   std::optional<ApiError> check_count(std::size_t n_answers) const;
   ApiResult<detail::Asked> ask_batcher(const detail::Ask& ask);
+  std::shared_ptr<TokenConstraint> json_object();
   std::uint64_t draw() noexcept;
 
   const ServedModel model_;
+  std::once_flag sorts_once_;
+  std::shared_ptr<const SortedTokens> sorted_tokens_;
   const std::size_t places_;
   const std::int64_t started_at_;  // Unix time
   const std::uint64_t random_;
