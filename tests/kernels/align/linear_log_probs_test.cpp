@@ -217,7 +217,7 @@ TEST(LinearLogProbsBitsTest, AreTheNegativeLossesOfLinearCrossEntropyBitForBit) 
     }
 }
 
-// With the identity as rows, logits are the columns of the matrix whatever the order of sums.
+// Logits are the columns of the matrix, whatever the order of sums, where the rows are those of the identity.
 TEST(LinearLogProbsBitsTest, ATokensLogProbabilityIsThatOfItsRowBitForBit) {
   for (const double softcap : {0.0, 5.0})
     for (const double temperature : {1.0, 0.7, 2.3}) {

@@ -25,7 +25,7 @@ class TimeHistogram {
 
  private:
   std::span<const double> limits_;
-  std::vector<std::uint64_t> counts_;  // by the first limit that is not below; the last one: above all
+  std::vector<std::uint64_t> counts_;  // indexed by the first limit that is not below; the last: above all
   double sum_ = 0;
 };
 
@@ -55,7 +55,7 @@ class ServeMetrics {
   mutable Mutex mutex_;
   std::map<std::pair<std::string, int>, Requests> requests_ STRATA_GUARDED_BY(mutex_);
   TimeHistogram first_tokens_ STRATA_GUARDED_BY(mutex_), answers_ STRATA_GUARDED_BY(mutex_);
-  std::array<std::uint64_t, 3> ends_ STRATA_GUARDED_BY(mutex_){};  // by AnswerEnd
+  std::array<std::uint64_t, 3> ends_ STRATA_GUARDED_BY(mutex_){};  // indexed by AnswerEnd
 };
 
 }  // namespace strata
