@@ -99,9 +99,9 @@ TEST(SamplingTest, MinPDropsWhatIsFarLessLikelyThanTheMostLikelyToken) {
 }
 
 TEST(SamplingTest, MinPComesAfterTheTemperatureAndBeforeTopP) {
-  // The temperature 0.5 makes them as 0.25, 0.0625 and 0.0125: the second has 0.25 of the first, and is left.
+  // At the temperature 0.5 they are as 0.25, 0.0625 and 0.0125: 0.25 times the most likely one is left.
   EXPECT_THAT(ids({.temperature = 0.5, .min_p = 0.2}, logs({0.5, 0.25, 0.1118})), ElementsAre(0, 1));
-  // The first of 0.5 and 0.3, which are left, has 0.625.
+  // The first of the two that are left, 0.5 and 0.3, has 0.625.
   EXPECT_THAT(ids({.top_p = 0.62, .min_p = 0.4}, logs({0.5, 0.3, 0.1, 0.1})), ElementsAre(0));
   EXPECT_THAT(ids({.top_p = 0.63, .min_p = 0.4}, logs({0.5, 0.3, 0.1, 0.1})), ElementsAre(0, 1));
   EXPECT_THAT(ids({.top_k = 3, .min_p = 0.4}, logs({0.5, 0.3, 0.1, 0.1})), ElementsAre(0, 1));

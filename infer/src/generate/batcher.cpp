@@ -32,7 +32,7 @@ struct Batcher::Place {
   std::int64_t n_tokens = 0;                   // sampled so far
   std::int32_t next = -1;                      // sampled, not in the KV cache yet
   bool keeps = false;                          // this pass ends where a snapshot is taken
-  TokenCounts counts = {};                     // the tokens so far, if they are penalized
+  TokenCounts counts = {};                     // counts the tokens so far, if they are penalized
 };
 
 /// A row of logits: it predicts a token of the prompt, or the next token of the text.

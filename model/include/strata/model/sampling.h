@@ -35,9 +35,9 @@ struct SamplingOptions {
   }
 };
 
-inline constexpr double kMaxPenalty = 2;              ///< presence and frequency, of either sign
+inline constexpr double kMaxPenalty = 2;              ///< the largest of presence and frequency, either sign
 inline constexpr double kMaxRepetitionPenalty = 100;  ///< above 0
-inline constexpr double kMaxLogitBias = 100;          ///< either sign
+inline constexpr double kMaxLogitBias = 100;          ///< the largest, either sign
 
 /// The tokens before the one that is sampled, as penalties count them. Empty ones hold no memory.
 class TokenCounts {

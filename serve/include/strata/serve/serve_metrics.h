@@ -25,7 +25,7 @@ class TimeHistogram {
 
  private:
   std::span<const double> limits_;
-  std::vector<std::uint64_t> counts_;  // indexed by the first limit that is not below; the last: above all
+  std::vector<std::uint64_t> counts_;  // times up to each limit and above the one before; last: above all
   double sum_ = 0;
 };
 

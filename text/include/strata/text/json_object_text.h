@@ -30,7 +30,7 @@ class JsonObjectText {
     string,
     escape,
     hex,
-    low_backslash,  ///< the second half of a pair of surrogates begins
+    low_backslash,  ///< begins the second half of a pair of surrogates
     low_u,
     utf8,
     literal,
@@ -68,8 +68,8 @@ class JsonObjectText {
   std::uint8_t depth_ = 0, space_ = 0;
   std::uint8_t left_ = 0;            // bytes of a character, or digits of an escape, that are missing
   std::uint8_t low_ = 0, high_ = 0;  // the next byte of a character is from low_ to high_
-  std::uint16_t code_ = 0;           // what an escape has said so far
-  const char* rest_ = "";            // what a literal lacks
+  std::uint16_t code_ = 0;           // what the digits of an escape say
+  const char* rest_ = "";            // what a literal still needs
   std::uint64_t objects_ = 0;        // what is open, the innermost in the lowest bit: 1 is an object
 };
 
