@@ -105,7 +105,8 @@ bool JsonObjectText::push_begin_of_value(unsigned char byte) noexcept {
 
 bool JsonObjectText::push_after_value(unsigned char byte) noexcept {
   if (byte == ',') return go(in_object() ? State::key : State::value);
-  return byte == (in_object() ? '}' : ']') && close();
+  const unsigned char end = in_object() ? '}' : ']';
+  return byte == end && close();
 }
 
 bool JsonObjectText::push_in_string(unsigned char byte) noexcept {
