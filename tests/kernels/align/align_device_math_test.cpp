@@ -67,10 +67,9 @@ TEST(AlignDeviceTest, ScaledLogitsAndEntropies) {
     const std::vector<float> logits = Values(1).floats(n, 9.0);
     for (const float cap : {0.0f, 5.0f}) {
       std::vector<float> host = logits, device = logits;
-      if (cap > 0)
-        detail::row_table().softcap(host.data(), 1.25f, cap, n);
-      else
-        detail::simd_table<float>().scale(host.data(), host.data(), 1.25f, n);
+      // As a sampler does with the capped logits that it gets.
+      if (cap > 0) detail::row_table().softcap(host.data(), 1.0f, cap, n);
+      detail::simd_table<float>().scale(host.data(), host.data(), 1.25f, n);
       for (float& logit : device) logit = detail::scaled_capped_logit(logit, 1.25f, cap);
       EXPECT_EQ(device, host);
       const float lse = detail::simd_table<float>().log_sum_exp(host.data(), n);
